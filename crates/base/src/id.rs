@@ -108,6 +108,8 @@ typed_ids! {
     TokenId = "tok";
     /// A browser session.
     SessionId = "ses";
+    /// A role bound to a principal or to a group.
+    BindingId = "bnd";
     /// A tenant-written policy.
     PolicyId = "pol";
     /// One entry of the event log.

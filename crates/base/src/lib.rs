@@ -17,6 +17,7 @@ pub mod error;
 pub mod id;
 pub mod name;
 pub mod page;
+pub mod quantity;
 pub mod resource;
 pub mod secret;
 
@@ -25,10 +26,11 @@ pub use clock::{Clock, Timestamp};
 pub use ctx::{AuthMethod, Ctx, Gate, Grant, Principal, PrincipalKind, RequestInfo, TokenLimit};
 pub use error::{Code, Error, ErrorKind, Result, code};
 pub use id::{
-    BlobId, EventId, KeyId, ObjectId, PolicyId, PrincipalId, ProjectId, RequestId, SessionId,
-    TenantId, TokenId,
+    BindingId, BlobId, EventId, KeyId, ObjectId, PolicyId, PrincipalId, ProjectId, RequestId,
+    SessionId, TenantId, TokenId,
 };
 pub use name::{Name, UserName};
 pub use page::{Page, PageQuery};
-pub use resource::{Attributes, Resource, Scope};
+pub use quantity::{ByteSize, HumanDuration};
+pub use resource::{Attributes, Destination, Resource, Scope};
 pub use secret::Secret;

@@ -66,6 +66,13 @@ pub struct Attributes {
     pub tags: BTreeMap<String, String>,
 }
 
+/// Where an action would put or move data, and whether the residency rules let it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Destination {
+    pub zone: String,
+    pub allowed: bool,
+}
+
 /// One thing an action is done to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Resource {
@@ -75,12 +82,34 @@ pub struct Resource {
     pub id: String,
     pub scope: Scope,
     pub attributes: Attributes,
+    /// What the caller called it, if that was not its id. A refusal repeats this and never the
+    /// id, so that *not yours* reads like *not there*.
+    pub shown: Option<String>,
+    /// Whether the caller named something that does not exist: see [`Resource::absent`].
+    pub absent: bool,
+    pub destination: Option<Destination>,
 }
 
 impl Resource {
     #[must_use]
     pub fn new(kind: &'static str, id: impl fmt::Display, scope: Scope) -> Self {
-        Self { kind, id: id.to_string(), scope, attributes: Attributes::default() }
+        Self {
+            kind,
+            id: id.to_string(),
+            scope,
+            attributes: Attributes::default(),
+            shown: None,
+            absent: false,
+            destination: None,
+        }
+    }
+
+    /// Something the caller named and that is not there. It is authorised like the real thing, in
+    /// the scope it would lie in, so that a caller without rights leaves the same trace; whether
+    /// allowed or refused, the answer is then `Error::not_found(kind, name)`.
+    #[must_use]
+    pub fn absent(kind: &'static str, name: impl fmt::Display, scope: Scope) -> Self {
+        Self { absent: true, ..Self::new(kind, name, scope) }
     }
 
     /// The platform itself: what listing tenants, reading metrics or taking a backup act on.
@@ -99,6 +128,26 @@ impl Resource {
     pub fn in_zone(mut self, zone: impl Into<String>) -> Self {
         self.attributes.zone = Some(zone.into());
         self
+    }
+
+    /// Notes the name the caller used, which is what a refusal repeats.
+    #[must_use]
+    pub fn shown_as(mut self, name: impl fmt::Display) -> Self {
+        self.shown = Some(name.to_string());
+        self
+    }
+
+    /// Notes the zone that data would go to and what the residency rules say to that.
+    #[must_use]
+    pub fn bound_for(mut self, zone: impl Into<String>, allowed: bool) -> Self {
+        self.destination = Some(Destination { zone: zone.into(), allowed });
+        self
+    }
+
+    /// The name to use towards the caller.
+    #[must_use]
+    pub fn shown(&self) -> &str {
+        self.shown.as_deref().unwrap_or(&self.id)
     }
 }
 

@@ -16,3 +16,13 @@ pub mod objects;
 pub mod record;
 pub mod seal;
 pub mod worker;
+
+/// The tables of this crate, module by module, in the order they are built.
+#[must_use]
+pub fn migrations() -> Vec<db::ModuleMigrations> {
+    vec![
+        ("record", record::MIGRATIONS),
+        ("events", events::MIGRATIONS),
+        ("lease", lease::MIGRATIONS),
+    ]
+}

@@ -1,1 +1,216 @@
-//! db
+//! The metadata database: one handle, two engines, one query text.
+//!
+//! Must hold, on both engines:
+//! - `write` returning `Ok` means the change is durable; `Err` means none of it happened.
+//! - A failed write never disturbs another one, also when they share a commit.
+//! - A read started after a write was acknowledged sees it.
+//!
+//! Not here: a query builder or an object mapper. Domain code writes SQL in its `store.rs`.
+
+mod config;
+mod dialect;
+mod migrate;
+mod postgres;
+mod sqlite;
+mod tx;
+mod value;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use falaj_base::{Clock, Error, Result, Timestamp};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+pub use config::{DatabaseConfig, Durability, Location};
+pub(crate) use migrate::hex;
+pub use migrate::{Migration, ModuleMigrations};
+pub use tx::Tx;
+pub use value::{FromValue, Row, Value, params};
+
+use crate::record::ReplyKey;
+use postgres::PgSession;
+use tx::Engine;
+
+/// The handle to the database. Cheap to clone.
+#[derive(Clone)]
+pub struct Db(Arc<Inner>);
+
+struct Inner {
+    engine: EngineHandle,
+    clock: Clock,
+    replies: ReplyKey,
+    /// Counts this server's successful writes, for those who wait for news.
+    commits: watch::Sender<u64>,
+}
+
+enum EngineHandle {
+    Sqlite(sqlite::Sqlite),
+    Postgres(deadpool_postgres::Pool),
+}
+
+/// What the SQLite writer has done: `writes / commits` is the size of a shared commit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteStats {
+    pub commits: u64,
+    pub writes: u64,
+}
+
+impl Db {
+    pub async fn open(location: &Location, config: &DatabaseConfig, clock: Clock) -> Result<Self> {
+        let replies = ReplyKey::default();
+        let engine = match location {
+            Location::Sqlite(path) => {
+                EngineHandle::Sqlite(sqlite::Sqlite::open(path, config, &clock, replies.clone())?)
+            }
+            Location::Postgres(url) => {
+                EngineHandle::Postgres(postgres::connect(url.expose(), config).await?)
+            }
+        };
+        Ok(Self(Arc::new(Inner { engine, clock, replies, commits: watch::Sender::new(0) })))
+    }
+
+    /// Brings the schema of every module up to date; refuses a store from a newer version.
+    pub async fn migrate(&self, modules: &[ModuleMigrations]) -> Result<()> {
+        let modules = modules.to_vec();
+        self.write(move |tx| migrate::run(tx, &modules)).await
+    }
+
+    /// Runs `work` in one transaction and waits until it is durable.
+    pub async fn write<T, F>(&self, work: F) -> Result<T>
+    where
+        F: FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let result = match &self.0.engine {
+            EngineHandle::Sqlite(sqlite) => sqlite.writer.write(work).await,
+            EngineHandle::Postgres(pool) => self.transact(pool, "BEGIN", "COMMIT", work).await,
+        };
+        if result.is_ok() {
+            self.0.commits.send_modify(|count| *count += 1);
+        }
+        result
+    }
+
+    /// Changes whenever this server has committed a write.
+    #[must_use]
+    pub fn commits(&self) -> watch::Receiver<u64> {
+        self.0.commits.subscribe()
+    }
+
+    /// Runs `work` on one consistent snapshot. Whatever it writes is discarded.
+    pub async fn read<T, F>(&self, work: F) -> Result<T>
+    where
+        F: FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        match &self.0.engine {
+            EngineHandle::Sqlite(sqlite) => {
+                let permit = sqlite.readers.permit().await?;
+                let inner = self.0.clone();
+                blocking(move || {
+                    // Held until the connection is back, also when the caller has gone away.
+                    let _permit = permit;
+                    match &inner.engine {
+                        EngineHandle::Sqlite(sqlite) => sqlite.readers.read(&inner.clock, work),
+                        EngineHandle::Postgres(_) => Err(Error::internal("the engine changed")),
+                    }
+                })
+                .await
+            }
+            EngineHandle::Postgres(pool) => {
+                let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+                self.transact(pool, begin, "ROLLBACK", work).await
+            }
+        }
+    }
+
+    async fn transact<T, F>(
+        &self,
+        pool: &deadpool_postgres::Pool,
+        begin: &'static str,
+        end: &'static str,
+        work: F,
+    ) -> Result<T>
+    where
+        F: FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let client = postgres::client(pool).await?;
+        let inner = self.0.clone();
+        let runtime = Handle::current();
+        blocking(move || {
+            let control = PgSession::new(&client, runtime.clone());
+            control.batch(begin)?;
+            let session = PgSession::new(&client, runtime);
+            let mut tx = Tx::new(Engine::Postgres(session), &inner.clock, inner.replies.get());
+            let result = catch_unwind(AssertUnwindSafe(|| work(&mut tx)))
+                .unwrap_or_else(|_| Err(Error::internal("a transaction panicked")));
+            match result {
+                Ok(value) => control.batch(end).map(|()| value),
+                Err(error) => {
+                    // If this fails too the connection is broken, and so is the transaction.
+                    let _ = control.batch("ROLLBACK");
+                    Err(error)
+                }
+            }
+        })
+        .await
+    }
+
+    /// Sets the key that seals remembered replies. Until then none is remembered.
+    pub fn seal_replies_with(&self, key: &[u8; 32]) -> Result<()> {
+        self.0.replies.set(key)
+    }
+
+    pub(crate) fn reply_key(&self) -> &ReplyKey {
+        &self.0.replies
+    }
+
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.0.clock.now()
+    }
+
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// `sqlite` or `postgresql`, for people.
+    #[must_use]
+    pub fn engine_name(&self) -> &'static str {
+        match self.0.engine {
+            EngineHandle::Sqlite(_) => "sqlite",
+            EngineHandle::Postgres(_) => "postgresql",
+        }
+    }
+
+    #[must_use]
+    pub fn write_stats(&self) -> WriteStats {
+        match &self.0.engine {
+            EngineHandle::Sqlite(sqlite) => {
+                let counters = sqlite.writer.counters();
+                WriteStats {
+                    commits: counters.commits.load(Ordering::Relaxed),
+                    writes: counters.writes.load(Ordering::Relaxed),
+                }
+            }
+            EngineHandle::Postgres(_) => WriteStats::default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Db {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Db").field(&self.engine_name()).finish()
+    }
+}
+
+/// Runs blocking work off the async threads; a panic in it is that caller's internal error.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(Error::internal(panic)))
+}

@@ -1,1 +1,113 @@
-//! record
+//! The outbox: a state change, its event, its audit entry and the remembered reply, written by
+//! one call inside the change's own transaction.
+//!
+//! Must hold:
+//! - Nothing is recorded that was not authorised in this context: [`Tx::record`] checks.
+//! - `(tx, seq)` is the commit order. On SQLite commits are serial, so `tx` is 0 and `seq` runs
+//!   on. On PostgreSQL `tx` is the transaction's number and rows at or above [`Tx::horizon`] may
+//!   still be joined by others: readers stop there, and so never skip a late commit.
+//!
+//! Not here: the Merkle tree over the entries (`governance::audit`), reading events (`events`).
+
+mod change;
+mod entry;
+pub mod idempotency;
+
+use falaj_base::{Ctx, Error, EventId, Result};
+
+pub use change::Change;
+pub use entry::{Actor, AuditEntry, Decision, Target};
+pub use idempotency::StoredReply;
+pub(crate) use idempotency::{ReplyKey, ReplySealer};
+
+use crate::db::{Migration, Tx, params};
+
+pub static MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "outbox",
+    sql: "
+        CREATE TABLE event (
+            tx INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL, at INTEGER NOT NULL,
+            kind TEXT NOT NULL, tenant TEXT, project TEXT, subject TEXT NOT NULL,
+            data TEXT NOT NULL, PRIMARY KEY (tx, seq));
+        CREATE TABLE audit_entry (
+            tx INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, tenant TEXT,
+            entry TEXT NOT NULL, PRIMARY KEY (tx, seq));
+        CREATE INDEX audit_entry_at ON audit_entry (at);
+        CREATE TABLE idempotent_reply (
+            principal TEXT NOT NULL, idempotency_key TEXT NOT NULL, at INTEGER NOT NULL,
+            fingerprint BLOB NOT NULL, status INTEGER NOT NULL, sealed_body BLOB NOT NULL,
+            PRIMARY KEY (principal, idempotency_key));
+        CREATE INDEX idempotent_reply_at ON idempotent_reply (at);",
+}];
+
+impl Tx<'_> {
+    /// Puts a change on record: an audit entry always, an event if the change names one, and the
+    /// reply if the caller sent an Idempotency-Key. Call it last, once the rows are written.
+    pub fn record(&mut self, ctx: &Ctx, change: Change<'_>) -> Result<()> {
+        if !ctx.is_authorized(change.action, change.resource) {
+            return Err(Error::internal(format!(
+                "{} on {} was not authorised",
+                change.action.name, change.resource
+            )));
+        }
+        if let Some((kind, data)) = &change.event {
+            self.append_event(&change, kind, data)?;
+        }
+        self.append_audit(&change.audit_entry(ctx, self.now()))?;
+        if let Some((status, body)) = &change.reply {
+            idempotency::remember(self, ctx, *status, body)?;
+        }
+        ctx.note_recorded(change.action);
+        Ok(())
+    }
+
+    /// Appends an entry that stands for no change: a denial, a failed sign-in, a read.
+    pub fn append_audit(&mut self, entry: &AuditEntry) -> Result<()> {
+        let text = entry.canonical()?;
+        let (tx, seq) = self.next_position("audit_entry")?;
+        self.execute(
+            "INSERT INTO audit_entry (tx, seq, at, tenant, entry) VALUES ($1, $2, $3, $4, $5)",
+            &params![tx, seq, entry.at, entry.tenant, text],
+        )
+        .map(drop)
+    }
+
+    fn append_event(&mut self, change: &Change<'_>, kind: &str, data: &str) -> Result<()> {
+        let (tx, seq) = self.next_position("event")?;
+        let scope = &change.resource.scope;
+        self.execute(
+            "INSERT INTO event (tx, seq, id, at, kind, tenant, project, subject, data)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+            &params![
+                tx,
+                seq,
+                EventId::new(),
+                self.now(),
+                format!("falaj.{kind}"),
+                scope.tenant(),
+                scope.project(),
+                change.resource.to_string(),
+                data,
+            ],
+        )
+        .map(drop)
+    }
+
+    /// The next place in a log. A PostgreSQL transaction counts its own rows; SQLite, where all
+    /// transactions share the number 0, continues after the last row of all.
+    fn next_position(&mut self, table: &'static str) -> Result<(i64, i64)> {
+        let tx = match self.position {
+            Some((tx, _)) => tx,
+            None => self.number()?,
+        };
+        let seq = if tx == 0 {
+            let last = format!("SELECT COALESCE(MAX(seq), 0) AS last FROM {table} WHERE tx = 0");
+            self.query_one(&last, &[])?.get::<i64>("last")? + 1
+        } else {
+            self.position.map_or(0, |(_, seq)| seq) + 1
+        };
+        self.position = Some((tx, seq));
+        Ok((tx, seq))
+    }
+}

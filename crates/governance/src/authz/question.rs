@@ -1,0 +1,167 @@
+//! One question to the policies: may this principal do this action to this resource, here and now?
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::net::IpAddr;
+
+use falaj_base::{
+    Action, Attributes, AuthMethod, Ctx, Destination, Grant, Principal, Resource, Scope,
+};
+
+use super::schema::is_own;
+
+/// The circumstances that a policy may look at beside the principal and the resource.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Situation<'a> {
+    pub source: Option<IpAddr>,
+    /// What the caller says it needs the data for.
+    pub purpose: Option<&'a str>,
+    /// Where data would go.
+    pub destination: Option<&'a Destination>,
+}
+
+/// What is decided. Borrowed: a question lives as long as its answer takes.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    pub principal: &'a Principal,
+    pub action: &'static Action,
+    pub kind: &'a str,
+    pub id: &'a str,
+    pub scope: Scope,
+    pub attributes: &'a Attributes,
+    pub situation: Situation<'a>,
+}
+
+impl<'a> Question<'a> {
+    #[must_use]
+    pub fn new(ctx: &'a Ctx, action: &'static Action, resource: &'a Resource) -> Self {
+        Self {
+            principal: &ctx.principal,
+            action,
+            kind: resource.kind,
+            id: &resource.id,
+            scope: resource.scope,
+            attributes: &resource.attributes,
+            situation: Situation {
+                source: ctx.request.source,
+                purpose: None,
+                destination: resource.destination.as_ref(),
+            },
+        }
+    }
+
+    /// The same question about another action.
+    #[must_use]
+    pub fn about(&self, action: &'static Action) -> Self {
+        Self { action, ..self.clone() }
+    }
+
+    /// The grants that hold where the resource lies.
+    pub fn reaching_grants(&self) -> impl Iterator<Item = Grant> + '_ {
+        self.principal.grants.iter().filter(|grant| grant.scope.contains(&self.scope)).copied()
+    }
+
+    /// Whether the token in use, if any, reaches this far.
+    #[must_use]
+    pub fn within_token(&self) -> bool {
+        self.principal.token.as_ref().is_none_or(|token| token.reaches(self.action, &self.scope))
+    }
+
+    pub(super) fn method(&self) -> &'static str {
+        match self.principal.method {
+            AuthMethod::Token => "token",
+            AuthMethod::Session => "session",
+            AuthMethod::Oidc => "oidc",
+            AuthMethod::Internal => "internal",
+        }
+    }
+
+    /// What the built-in policies come to, said once more in plain code: the model that the tests
+    /// hold Cedar against.
+    #[cfg(test)]
+    pub(super) fn plainly_allowed(&self) -> bool {
+        let principal = self.principal;
+        let at_home = principal.home.is_none_or(|home| self.scope.tenant() == Some(home));
+        let lawful = self.situation.destination.is_none_or(|to| to.allowed);
+        let own = is_own(self.action);
+        let permitted = if own {
+            self.id == principal.id.to_string()
+        } else {
+            self.within_token() && self.reaching_grants().any(|g| self.action.permits(g.role))
+        };
+        at_home && lawful && permitted
+    }
+
+    /// Whether only the built-in policies have a say. A tenant's policies must not be able to hide
+    /// the audit log, to lock their own authors out of the policies, or to stop anybody from
+    /// asking who they are.
+    #[must_use]
+    pub fn beyond_tenant_policies(&self) -> bool {
+        beyond_tenant_policies(self.action)
+    }
+}
+
+/// The nouns that tenants' policies have no say over.
+pub const RESERVED_NOUNS: [&str; 3] = ["audit", "policy", super::schema::SELF_NOUN];
+
+#[must_use]
+pub fn beyond_tenant_policies(action: &Action) -> bool {
+    is_own(action) || RESERVED_NOUNS.contains(&super::schema::noun(action.name))
+}
+
+/// Names a decision in the cache: 128 bits of a hash under keys drawn at start, so that nobody can
+/// look for two questions of the same name.
+pub(super) type Key = (u64, u64);
+
+/// Makes keys. Two hashers run over the same bytes under different secret keys.
+#[derive(Debug, Default)]
+pub(super) struct KeyMaker(RandomState, RandomState);
+
+struct Both<A, B>(A, B);
+
+impl<A: Hasher, B: Hasher> Hasher for Both<A, B> {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+        self.1.write(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0.finish()
+    }
+}
+
+impl KeyMaker {
+    /// `version` names the state of the world that the decision would be made in; `with_source`
+    /// says whether any policy looks at the caller's address, which would otherwise split the
+    /// cache for nothing.
+    pub(super) fn key(&self, question: &Question<'_>, version: (u64, u64), with_source: bool) -> Key {
+        let mut hasher = Both(self.0.build_hasher(), self.1.build_hasher());
+        version.hash(&mut hasher);
+        let principal = question.principal;
+        principal.id.hash(&mut hasher);
+        principal.kind.hash(&mut hasher);
+        principal.name.hash(&mut hasher);
+        principal.home.hash(&mut hasher);
+        principal.groups.hash(&mut hasher);
+        principal.token.hash(&mut hasher);
+        principal.method.hash(&mut hasher);
+        principal.mfa.hash(&mut hasher);
+        let mut grants = 0_usize;
+        for grant in question.reaching_grants() {
+            grant.hash(&mut hasher);
+            grants += 1;
+        }
+        grants.hash(&mut hasher);
+        question.action.name.hash(&mut hasher);
+        question.kind.hash(&mut hasher);
+        question.id.hash(&mut hasher);
+        question.scope.hash(&mut hasher);
+        question.attributes.hash(&mut hasher);
+        question.situation.purpose.hash(&mut hasher);
+        question.situation.destination.hash(&mut hasher);
+        if with_source {
+            question.situation.source.hash(&mut hasher);
+        }
+        (hasher.0.finish(), hasher.1.finish())
+    }
+}

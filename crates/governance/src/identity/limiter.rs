@@ -1,0 +1,156 @@
+//! How often a source may fail: a token bucket per source, in a table of bounded size.
+//!
+//! Success costs nothing; only failures draw from the bucket. A flood of sources cannot grow the
+//! table: the ones that have recovered, then the ones that failed longest ago, are forgotten.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use falaj_base::{Clock, Timestamp};
+
+use super::config::FailureConfig;
+
+/// Who is counted as one: an IPv4 address, an IPv6 /64 (what one customer is given), or the
+/// callers whose address is not known.
+type Source = Option<IpAddr>;
+
+fn source(address: Option<IpAddr>) -> Source {
+    match address?.to_canonical() {
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            Some(IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0)))
+        }
+        v4 @ IpAddr::V4(_) => Some(v4),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    /// Failures still granted.
+    left: f64,
+    at: Timestamp,
+}
+
+/// The table of sources.
+#[derive(Debug)]
+pub struct FailureLimiter {
+    config: FailureConfig,
+    clock: Clock,
+    sources: Mutex<HashMap<Source, Bucket>>,
+}
+
+impl FailureLimiter {
+    #[must_use]
+    pub fn new(config: FailureConfig, clock: Clock) -> Self {
+        Self { config, clock, sources: Mutex::default() }
+    }
+
+    /// Whether the source may try; if not, how long it must wait.
+    pub fn check(&self, address: Option<IpAddr>) -> Result<(), Duration> {
+        let now = self.clock.now();
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(bucket) = sources.get(&source(address)) else { return Ok(()) };
+        let left = self.refilled(bucket, now);
+        if left >= 1.0 {
+            return Ok(());
+        }
+        let seconds = (1.0 - left) / self.per_second();
+        Err(Duration::from_secs_f64(seconds.clamp(1.0, 3600.0)))
+    }
+
+    /// Notes a failure. Returns false if the source had none left, so that what it causes
+    /// (an audit entry) can be bounded too.
+    pub fn failed(&self, address: Option<IpAddr>) -> bool {
+        let now = self.clock.now();
+        let key = source(address);
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        if !sources.contains_key(&key) && sources.len() >= self.config.max_sources {
+            self.make_room(&mut sources, now);
+        }
+        let full = Bucket { left: f64::from(self.config.burst), at: now };
+        let bucket = sources.entry(key).or_insert(full);
+        let left = self.refilled(bucket, now);
+        *bucket = Bucket { left: (left - 1.0).max(0.0), at: now };
+        left >= 1.0
+    }
+
+    fn per_second(&self) -> f64 {
+        f64::from(self.config.per_minute) / 60.0
+    }
+
+    fn refilled(&self, bucket: &Bucket, now: Timestamp) -> f64 {
+        let grown = bucket.left + now.since(bucket.at).as_secs_f64() * self.per_second();
+        grown.min(f64::from(self.config.burst))
+    }
+
+    /// Drops a quarter of the table at least, so that a full table is not sorted on every failure.
+    fn make_room(&self, sources: &mut HashMap<Source, Bucket>, now: Timestamp) {
+        let burst = f64::from(self.config.burst);
+        sources.retain(|_, bucket| self.refilled(bucket, now) < burst);
+        let keep = self.config.max_sources - self.config.max_sources.div_ceil(4);
+        if sources.len() <= keep {
+            return;
+        }
+        let mut times: Vec<_> = sources.iter().map(|(key, bucket)| (bucket.at, *key)).collect();
+        times.sort_unstable_by_key(|(at, _)| *at);
+        for (_, key) in times.into_iter().take(sources.len() - keep) {
+            sources.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn limiter(burst: u32, per_minute: u32, max_sources: usize) -> (FailureLimiter, Clock) {
+        let clock = Clock::manual(Timestamp::from_micros(1_000_000));
+        let config = FailureConfig { burst, per_minute, max_sources };
+        (FailureLimiter::new(config, clock.clone()), clock)
+    }
+
+    fn ip(text: &str) -> Option<IpAddr> {
+        Some(text.parse().unwrap())
+    }
+
+    #[test]
+    fn a_source_that_fails_too_often_waits_and_others_do_not() {
+        let (limiter, clock) = limiter(3, 6, 100);
+        for _ in 0..3 {
+            assert!(limiter.check(ip("192.0.2.1")).is_ok());
+            assert!(limiter.failed(ip("192.0.2.1")));
+        }
+        assert_eq!(limiter.check(ip("192.0.2.1")), Err(Duration::from_secs(10)));
+        assert!(!limiter.failed(ip("192.0.2.1")));
+        assert!(limiter.check(ip("192.0.2.2")).is_ok());
+        assert!(limiter.check(None).is_ok());
+        clock.advance(Duration::from_secs(10));
+        assert!(limiter.check(ip("192.0.2.1")).is_ok());
+    }
+
+    #[test]
+    fn one_ipv6_network_and_both_spellings_of_an_ipv4_address_are_one_source() {
+        assert_eq!(source(ip("2001:db8:1:2:3::1")), source(ip("2001:db8:1:2:ffff::9")));
+        assert_ne!(source(ip("2001:db8:1:2::1")), source(ip("2001:db8:1:3::1")));
+        assert_eq!(source(ip("::ffff:192.0.2.1")), source(ip("192.0.2.1")));
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_never_outgrows_its_limit(
+            addresses in proptest::collection::vec(any::<u32>(), 1..400),
+            max in 1usize..20,
+        ) {
+            let (limiter, clock) = limiter(2, 1, max);
+            for address in addresses {
+                limiter.failed(Some(IpAddr::from(address.to_be_bytes())));
+                clock.advance(Duration::from_micros(7));
+                prop_assert!(limiter.sources.lock().unwrap().len() <= max);
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What an operator may set about the listener and its limits.
+//!
+//! Must hold: every limit that a request can run into is a field here, so that the error which
+//! names it also names the knob.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use falaj_base::quantity::{ByteSize, HumanDuration};
+use falaj_base::{Error, Result, code};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The listener: where it listens, whom it answers, how long it waits.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerConfig {
+    /// Address and port to listen on. Anything but a loopback address needs TLS.
+    #[schemars(with = "String")]
+    pub listen: SocketAddr,
+    /// Host names this server answers to, besides the loopback names and its own addresses.
+    pub allowed_hosts: Vec<String>,
+    /// Origins whose pages may send changes, besides the server's own, such as the outer address
+    /// of a proxy: `https://falaj.example.ae`.
+    pub allowed_origins: Vec<String>,
+    /// Open connections at most; further ones wait in the kernel's queue.
+    pub max_connections: usize,
+    /// Open connections at most from one address.
+    pub max_connections_per_source: usize,
+    /// How long a client may take to send the head of a request.
+    pub header_timeout: HumanDuration,
+    /// How long a TLS handshake may take.
+    pub handshake_timeout: HumanDuration,
+    /// How long a connection may stay open without a request.
+    pub idle_timeout: HumanDuration,
+    /// How long a client may refuse to take bytes of a response.
+    pub write_timeout: HumanDuration,
+    /// How long running requests may take to finish when the server stops.
+    pub drain_timeout: HumanDuration,
+    /// Parallel requests at most on one HTTP/2 connection.
+    pub max_http2_streams: u32,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            max_connections: 8192,
+            max_connections_per_source: 4096,
+            header_timeout: HumanDuration::from_secs(15),
+            handshake_timeout: HumanDuration::from_secs(10),
+            idle_timeout: HumanDuration::from_secs(25),
+            write_timeout: HumanDuration::from_secs(30),
+            drain_timeout: HumanDuration::from_secs(20),
+            max_http2_streams: 128,
+        }
+    }
+}
+
+/// Whether, and with which certificate, connections are encrypted. TLS 1.3 is the only version.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TlsConfig {
+    /// `auto` encrypts when a certificate is set or the address is not loopback; `off` refuses to
+    /// listen on anything but loopback.
+    pub mode: TlsMode,
+    /// Certificate chain, PEM. Made on first start if absent and TLS is on.
+    pub cert_file: Option<PathBuf>,
+    /// Private key of the certificate, PEM.
+    pub key_file: Option<PathBuf>,
+    /// More names and addresses to put into a certificate made on first start.
+    pub names: Vec<String>,
+}
+
+/// When to encrypt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TlsMode {
+    #[default]
+    Auto,
+    On,
+    Off,
+}
+
+/// What one request, one caller and all of them together may use.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitsConfig {
+    /// Bytes of a request's headers at most.
+    pub max_header_size: ByteSize,
+    /// Headers of a request at most.
+    pub max_headers: usize,
+    /// Bytes of a request's path and query at most.
+    pub max_uri_size: ByteSize,
+    /// Bytes of a request body at most, as they travel. Object uploads have their own limit.
+    pub max_body_size: ByteSize,
+    /// Bytes of a request body at most, once decompressed.
+    pub max_decompressed_size: ByteSize,
+    /// Bytes of request bodies held in memory at most, all requests together.
+    pub max_buffered_size: ByteSize,
+    /// How long the server waits for a slow body before the rate below is demanded.
+    pub body_grace: HumanDuration,
+    /// Bytes a second that a body must bring on average while the server waits for it.
+    pub min_body_rate: ByteSize,
+    /// Requests worked on at once at most.
+    pub max_in_flight: usize,
+    /// Requests that may wait for their turn.
+    pub max_queued: usize,
+    /// How long a request may wait for its turn.
+    pub max_queue_wait: HumanDuration,
+    /// Long-running transfers (uploads, downloads, event streams) at once at most.
+    pub max_streams: usize,
+    /// Deadline of a request that names none.
+    pub default_deadline: HumanDuration,
+    /// The latest deadline a request may ask for; a later one is cut to this.
+    pub max_deadline: HumanDuration,
+    /// Requests a second, on average, from one principal.
+    pub requests_per_second: u32,
+    /// Requests one principal may send at once after a pause.
+    pub request_burst: u32,
+    /// Principals whose rate is remembered at most.
+    pub max_tracked_principals: usize,
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self {
+            max_header_size: ByteSize::kib(32),
+            max_headers: 100,
+            max_uri_size: ByteSize::kib(8),
+            max_body_size: ByteSize::mib(4),
+            max_decompressed_size: ByteSize::mib(16),
+            max_buffered_size: ByteSize::mib(256),
+            body_grace: HumanDuration::from_secs(15),
+            min_body_rate: ByteSize::from_bytes(500),
+            max_in_flight: 512,
+            max_queued: 1024,
+            max_queue_wait: HumanDuration::from_millis(40),
+            max_streams: 512,
+            default_deadline: HumanDuration::from_secs(30),
+            max_deadline: HumanDuration::from_mins(10),
+            requests_per_second: 2000,
+            request_burst: 4000,
+            max_tracked_principals: 16_384,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Refuses values with which the listener could not work.
+    pub fn check(&self) -> Result<()> {
+        at_least("server.max_connections", self.max_connections, 1)?;
+        at_least("server.max_connections_per_source", self.max_connections_per_source, 1)?;
+        at_least("server.max_http2_streams", self.max_http2_streams as usize, 1)
+    }
+}
+
+impl LimitsConfig {
+    /// Refuses values with which no request could succeed.
+    pub fn check(&self) -> Result<()> {
+        // The HTTP/1 reader needs room for one head of this size.
+        at_least("limits.max_header_size", self.max_header_size.as_usize(), 8192)?;
+        at_least("limits.max_headers", self.max_headers, 16)?;
+        at_least("limits.max_uri_size", self.max_uri_size.as_usize(), 256)?;
+        at_least("limits.max_in_flight", self.max_in_flight, 1)?;
+        at_least("limits.max_streams", self.max_streams, 1)?;
+        at_least("limits.min_body_rate", self.min_body_rate.as_usize(), 1)?;
+        at_least("limits.requests_per_second", self.requests_per_second as usize, 1)?;
+        at_least("limits.request_burst", self.request_burst as usize, 1)?;
+        at_least("limits.max_tracked_principals", self.max_tracked_principals, 1)
+    }
+}
+
+fn at_least(field: &str, value: usize, least: usize) -> Result<()> {
+    if value >= least {
+        return Ok(());
+    }
+    let message = format!("`{field}` is {value}; allowed: {least} or more");
+    Err(Error::new(&code::INVALID_CONFIG, message).at(field))
+}

@@ -1,0 +1,153 @@
+//! One connection: its protocol, its timeouts, its end.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower::Service;
+
+use super::activity::Activity;
+use super::config::{LimitsConfig, ServerConfig};
+use super::drain::Drain;
+use super::held::Held;
+use super::stall::StallGuard;
+
+/// How long a connection that was asked to close may take over it.
+const CLOSE_GRACE: Duration = Duration::from_secs(2);
+/// HTTP/2 pings find a peer that vanished without a word.
+const PING_EVERY: Duration = Duration::from_secs(20);
+const PING_PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of one HTTP/2 response held for a slow reader.
+const HTTP2_SEND_BUFFER: usize = 64 * 1024;
+
+/// The two ends of a connection; an extension of every request on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    pub address: SocketAddr,
+    pub local: SocketAddr,
+    pub tls: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timeouts {
+    pub(super) header: Duration,
+    pub(super) handshake: Duration,
+    pub(super) idle: Duration,
+    pub(super) write: Duration,
+}
+
+impl Timeouts {
+    pub(super) fn of(server: &ServerConfig) -> Self {
+        Self {
+            header: server.header_timeout.get(),
+            handshake: server.handshake_timeout.get(),
+            idle: server.idle_timeout.get(),
+            write: server.write_timeout.get(),
+        }
+    }
+}
+
+/// The protocol settings every connection starts from.
+pub(super) fn protocol(
+    server: &ServerConfig,
+    limits: &LimitsConfig,
+) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // Measured from the end of the last response: it closes idle connections too.
+        .header_read_timeout(server.header_timeout.get().max(server.idle_timeout.get()))
+        .max_headers(limits.max_headers)
+        .max_buf_size(limits.max_header_size.as_usize());
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(server.max_http2_streams)
+        .max_header_list_size(u32::try_from(limits.max_header_size.bytes()).unwrap_or(u32::MAX))
+        .max_send_buf_size(HTTP2_SEND_BUFFER)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_PATIENCE);
+    builder
+}
+
+/// How connections are run; shared by all of them.
+#[derive(Clone)]
+pub(super) struct Connection {
+    protocol: auto::Builder<TokioExecutor>,
+    pub(super) timeouts: Timeouts,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("timeouts", &self.timeouts).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    pub(super) fn new(protocol: auto::Builder<TokioExecutor>, timeouts: Timeouts) -> Self {
+        Self { protocol, timeouts }
+    }
+
+    /// Serves `stream` to its end: the client's, silence, an error, or the server's own.
+    pub(super) async fn run<S>(self, stream: S, peer: Peer, router: Router, drain: Drain)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Timeouts { header, idle, write, .. } = self.timeouts;
+        let activity = Activity::new();
+        let io = TokioIo::new(StallGuard::new(stream, write));
+        let service = service(router, peer, drain.clone(), activity.clone());
+        let mut connection = pin!(self.protocol.serve_connection(io, service));
+        tokio::select! {
+            result = connection.as_mut() => return note_end(result, peer),
+            () = activity.silence(header, idle) => {}
+            () = drain.started() => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        tokio::select! {
+            result = connection.as_mut() => note_end(result, peer),
+            // Requests in flight keep a closing connection open, and nothing else does.
+            () = activity.silence(CLOSE_GRACE, CLOSE_GRACE) => {}
+        }
+    }
+}
+
+/// A client that leaves in the middle is its own affair: worth a line only when looked for.
+fn note_end(result: Result<(), Box<dyn Error + Send + Sync>>, peer: Peer) {
+    if let Err(error) = result {
+        tracing::debug!(%error, peer = %peer.address, "connection ended early");
+    }
+}
+
+/// The router as hyper calls it: with the peer beside each request, and each one counted.
+fn service(
+    router: Router,
+    peer: Peer,
+    drain: Drain,
+    activity: Activity,
+) -> impl hyper::service::Service<
+    Request<Incoming>,
+    Response = Response<Body>,
+    Error = Infallible,
+    Future: Send + 'static,
+> + Send
++ 'static {
+    hyper::service::service_fn(move |request: Request<Incoming>| {
+        let busy = activity.begin();
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(drain.clone());
+        let answer = router.clone().call(request);
+        async move { answer.await.map(|response| response.map(|body| Held::wrap(body, busy))) }
+    })
+}

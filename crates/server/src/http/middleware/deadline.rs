@@ -1,0 +1,148 @@
+//! When the caller stops caring.
+//!
+//! A request may name its deadline (`x-deadline-ms`, or `grpc-timeout` from a gRPC client). When
+//! it passes, the work is dropped, which cancels it, and the caller reads 504. What had already
+//! committed stays committed: an idempotency key tells the caller which.
+
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use falaj_base::{Error, Result, code};
+use http::HeaderMap;
+
+use crate::http::config::LimitsConfig;
+use crate::http::reply::refuse;
+use crate::http::route::RouteKind;
+
+/// How long a request may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadlines {
+    default: Duration,
+    max: Duration,
+}
+
+impl Deadlines {
+    pub(crate) fn new(limits: &LimitsConfig) -> Self {
+        Self { default: limits.default_deadline.get(), max: limits.max_deadline.get() }
+    }
+
+    /// What the request asks for, cut to what it may; a transfer that asks for nothing takes as
+    /// long as it moves (the body's own timeouts watch over it).
+    fn of(&self, headers: &HeaderMap, kind: RouteKind) -> Result<Option<Duration>> {
+        match (requested(headers)?, kind) {
+            (Some(wish), _) => Ok(Some(wish.min(self.max))),
+            (None, RouteKind::Stream) => Ok(None),
+            (None, _) => Ok(Some(self.default)),
+        }
+    }
+}
+
+/// Ends the request at its deadline.
+pub(crate) async fn enforce(
+    State(deadlines): State<Deadlines>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let limit = match deadlines.of(request.headers(), RouteKind::of(&request)) {
+        Ok(None) => return next.run(request).await,
+        Ok(Some(limit)) => limit,
+        Err(error) => return refuse(error),
+    };
+    match tokio::time::timeout(limit, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => {
+            let message = format!("no answer within {} ms", limit.as_millis());
+            refuse(Error::new(&code::DEADLINE_EXCEEDED, message))
+        }
+    }
+}
+
+fn requested(headers: &HeaderMap) -> Result<Option<Duration>> {
+    let text = |name: &'static str| headers.get(name).map(|v| v.to_str().unwrap_or("(not text)"));
+    match (text("x-deadline-ms"), text("grpc-timeout")) {
+        (Some(wish), _) => milliseconds(wish).map(Some),
+        (None, Some(wish)) => grpc_timeout(wish).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+fn milliseconds(text: &str) -> Result<Duration> {
+    match digits(text) {
+        Some(millis @ 1..) => Ok(Duration::from_millis(millis)),
+        _ => Err(Error::invalid("x-deadline-ms", text, "milliseconds, 1 to 99999999")),
+    }
+}
+
+/// At most eight digits and a unit, as the gRPC protocol has it.
+fn grpc_timeout(text: &str) -> Result<Duration> {
+    let parse = || {
+        let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+        let count = digits(number)?;
+        Some(match unit {
+            "H" => Duration::from_secs(count * 3600),
+            "M" => Duration::from_secs(count * 60),
+            "S" => Duration::from_secs(count),
+            "m" => Duration::from_millis(count),
+            "u" => Duration::from_micros(count),
+            "n" => Duration::from_nanos(count),
+            _ => return None,
+        })
+    };
+    parse().ok_or_else(|| {
+        Error::invalid("grpc-timeout", text, "1 to 8 digits and a unit of H, M, S, m, u or n")
+    })
+}
+
+/// One to eight plain digits: no sign, no blank, nothing that could overflow.
+fn digits(text: &str) -> Option<u64> {
+    let plain = (1..=8).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    if plain { text.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grpc_timeouts() {
+        for (text, expected) in [
+            ("1H", Some(Duration::from_secs(3600))),
+            ("2M", Some(Duration::from_secs(120))),
+            ("3S", Some(Duration::from_secs(3))),
+            ("250m", Some(Duration::from_millis(250))),
+            ("7u", Some(Duration::from_micros(7))),
+            ("99999999n", Some(Duration::from_nanos(99_999_999))),
+            ("99999999H", Some(Duration::from_secs(99_999_999 * 3600))),
+            ("", None),
+            ("S", None),
+            ("5", None),
+            ("5s", None),
+            ("-5S", None),
+            ("+5S", None),
+            ("1.5S", None),
+            ("5 S", None),
+            ("123456789S", None),
+            ("5é", None),
+        ] {
+            assert_eq!(grpc_timeout(text).ok(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_wish_is_cut_and_a_transfer_is_not_hurried() {
+        let deadlines =
+            Deadlines { default: Duration::from_secs(30), max: Duration::from_secs(60) };
+        let mut headers = HeaderMap::new();
+        let of = |headers: &HeaderMap, kind| deadlines.of(headers, kind).unwrap();
+        assert_eq!(of(&headers, RouteKind::Call), Some(Duration::from_secs(30)));
+        assert_eq!(of(&headers, RouteKind::Stream), None);
+        headers.insert("x-deadline-ms", "90000".parse().unwrap());
+        assert_eq!(of(&headers, RouteKind::Stream), Some(Duration::from_secs(60)));
+        for bad in ["0", "-1", "1e3", "", "999999999"] {
+            headers.insert("x-deadline-ms", bad.parse().unwrap());
+            assert!(deadlines.of(&headers, RouteKind::Call).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Versioned forward migrations, one sequence per module.
+//!
+//! Must hold: what has been applied is never edited (its digest is kept), and a store written by
+//! a newer version is not opened: that version may have changed what the rows mean.
+
+use std::fmt::Write as _;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use falaj_base::{Error, Result, code};
+
+use super::tx::Tx;
+use super::value::params;
+
+/// One step of a module's schema, in the neutral dialect.
+#[derive(Clone, Copy, Debug)]
+pub struct Migration {
+    /// 1, 2, 3, … without gaps.
+    pub version: u32,
+    pub name: &'static str,
+    pub sql: &'static str,
+}
+
+/// A module's name and its migrations, in order.
+pub type ModuleMigrations = (&'static str, &'static [Migration]);
+
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_version (
+    module TEXT NOT NULL, version INTEGER NOT NULL, name TEXT NOT NULL,
+    digest TEXT NOT NULL, applied_at INTEGER NOT NULL, PRIMARY KEY (module, version))";
+
+/// Brings the schema up to date, or refuses. Runs in one transaction: all of it or none.
+pub(super) fn run(tx: &mut Tx<'_>, modules: &[ModuleMigrations]) -> Result<()> {
+    tx.lock("schema")?;
+    tx.execute_ddl(TABLE)?;
+    refuse_unknown(tx, modules)?;
+    for (module, migrations) in modules {
+        for migration in *migrations {
+            apply(tx, module, migration)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a store that holds anything this binary has no migration for.
+fn refuse_unknown(tx: &mut Tx<'_>, modules: &[ModuleMigrations]) -> Result<()> {
+    let applied = tx.query("SELECT module, version FROM schema_version", &[])?;
+    for row in applied {
+        let (module, version): (String, u32) = (row.get("module")?, row.get("version")?);
+        let known = modules
+            .iter()
+            .filter(|(name, _)| *name == module)
+            .flat_map(|(_, migrations)| *migrations)
+            .any(|migration| migration.version == version);
+        if !known {
+            return Err(Error::new(
+                &code::NEWER_SCHEMA,
+                format!(
+                    "the store has {module} schema {version}, which this version of falaj does \
+                     not know; start the newer version, or restore a backup made by this one"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn apply(tx: &mut Tx<'_>, module: &str, migration: &Migration) -> Result<()> {
+    let digest = hex(digest(&SHA256, migration.sql.as_bytes()).as_ref());
+    let applied = tx.query_opt(
+        "SELECT digest FROM schema_version WHERE module = $1 AND version = $2",
+        &params![module, migration.version],
+    )?;
+    match applied {
+        Some(row) if row.get::<String>("digest")? == digest => Ok(()),
+        Some(_) => Err(Error::internal(format!(
+            "migration {module}/{} differs from the one this store was built with",
+            migration.version
+        ))),
+        None => {
+            tracing::debug!(module, version = migration.version, name = migration.name, "migrate");
+            tx.execute_ddl(migration.sql)?;
+            let now = tx.now();
+            tx.execute(
+                "INSERT INTO schema_version (module, version, name, digest, applied_at)
+                 VALUES ($1, $2, $3, $4, $5)",
+                &params![module, migration.version, migration.name, digest, now],
+            )
+            .map(drop)
+        }
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,189 @@
+//! Group commit: writes that arrive while an fsync runs share the next one.
+//!
+//! One thread owns the writing connection. It takes the first waiting job, opens a transaction,
+//! runs the job and whatever else waits by then (each inside its own savepoint), commits once, and
+//! only then tells each caller its own result. A job that fails is rolled back to its savepoint
+//! and harms nobody; a commit that fails fails every job in it, and nothing of them remains.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use falaj_base::{Clock, Error, Result, code};
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::translate;
+use crate::db::config::DatabaseConfig;
+use crate::db::tx::{Engine, Tx};
+use crate::record::ReplyKey;
+
+/// How long a write may wait for a place in the queue.
+const QUEUE_WAIT: Duration = Duration::from_secs(5);
+
+/// A caller's work, with its type erased: run inside the shared transaction, answered after it.
+trait Job: Send {
+    /// Whether the work succeeded, so that its savepoint is to be kept.
+    fn run(&mut self, tx: &mut Tx<'_>) -> bool;
+    fn answer(self: Box<Self>, committed: Result<()>);
+}
+
+struct Work<F, T> {
+    work: Option<F>,
+    /// Absent until the work has run to its end: still absent after a panic.
+    result: Option<Result<T>>,
+    caller: oneshot::Sender<Result<T>>,
+}
+
+impl<F, T> Job for Work<F, T>
+where
+    F: FnOnce(&mut Tx<'_>) -> Result<T> + Send,
+    T: Send,
+{
+    fn run(&mut self, tx: &mut Tx<'_>) -> bool {
+        self.result = self.work.take().map(|work| work(tx));
+        matches!(self.result, Some(Ok(_)))
+    }
+
+    fn answer(self: Box<Self>, committed: Result<()>) {
+        let result = match self.result {
+            Some(Err(own)) => Err(own),
+            Some(Ok(value)) => committed.map(|()| value),
+            None => committed.and_then(|()| Err(Error::internal("a write panicked"))),
+        };
+        // The caller may have gone (deadline, disconnect); the change stands all the same.
+        let _ = self.caller.send(result);
+    }
+}
+
+pub(in crate::db) struct Writer {
+    queue: mpsc::Sender<Box<dyn Job>>,
+    counters: Arc<Counters>,
+}
+
+/// What the writer has done since it started.
+#[derive(Debug, Default)]
+pub(in crate::db) struct Counters {
+    pub(in crate::db) commits: AtomicU64,
+    pub(in crate::db) writes: AtomicU64,
+}
+
+impl Writer {
+    pub(in crate::db) fn start(
+        connection: Connection,
+        config: &DatabaseConfig,
+        clock: Clock,
+        replies: ReplyKey,
+    ) -> Result<Self> {
+        let (queue, jobs) = mpsc::channel(config.write_queue);
+        let counters = Arc::<Counters>::default();
+        let thread =
+            Thread { connection, clock, replies, batch: config.write_batch, counters: counters.clone() };
+        thread::Builder::new()
+            .name("falaj-writer".to_owned())
+            .spawn(move || thread.run(jobs))
+            .map_err(Error::internal)?;
+        Ok(Self { queue, counters })
+    }
+
+    pub(in crate::db) async fn write<T, F>(&self, work: F) -> Result<T>
+    where
+        F: FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let (caller, answered) = oneshot::channel();
+        let job = Box::new(Work { work: Some(work), result: None, caller });
+        match tokio::time::timeout(QUEUE_WAIT, self.queue.send(job)).await {
+            Err(_elapsed) => Err(Error::new(&code::OVERLOADED, "the write queue is full")
+                .retry_after(Duration::from_secs(1))),
+            Ok(Err(_closed)) => Err(stopped()),
+            Ok(Ok(())) => answered.await.unwrap_or_else(|_| Err(stopped())),
+        }
+    }
+
+    pub(in crate::db) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+fn stopped() -> Error {
+    Error::internal("the writer thread has stopped")
+}
+
+struct Thread {
+    connection: Connection,
+    clock: Clock,
+    replies: ReplyKey,
+    batch: usize,
+    counters: Arc<Counters>,
+}
+
+impl Thread {
+    fn run(self, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
+        while let Some(first) = jobs.blocking_recv() {
+            self.commit_together(first, &mut jobs);
+        }
+    }
+
+    fn commit_together(&self, first: Box<dyn Job>, jobs: &mut mpsc::Receiver<Box<dyn Job>>) {
+        let mut done = Vec::new();
+        let begun = self.connection.execute_batch("BEGIN IMMEDIATE").map_err(translate);
+        let mut next = Some(first);
+        while let Some(mut job) = next {
+            // Not in a transaction any more: it could not begin, or a full disk made SQLite roll
+            // it all back. Nothing may run then, lest it commit on its own.
+            if !self.connection.is_autocommit() {
+                self.run_in_savepoint(job.as_mut());
+            }
+            done.push(job);
+            next = if done.len() < self.batch { jobs.try_recv().ok() } else { None };
+        }
+        let committed = begun.and_then(|()| self.commit());
+        self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        self.counters.writes.fetch_add(done.len() as u64, Ordering::Relaxed);
+        for job in done {
+            job.answer(copy(&committed));
+        }
+    }
+
+    /// Runs one job so that its failure, or its panic, undoes that job alone.
+    fn run_in_savepoint(&self, job: &mut dyn Job) {
+        let savepoint = |verb: &str| {
+            self.connection.prepare_cached(verb).and_then(|mut statement| statement.execute([]))
+        };
+        if savepoint("SAVEPOINT job").is_err() {
+            return;
+        }
+        let mut tx = Tx::new(Engine::Sqlite(&self.connection), &self.clock, self.replies.get());
+        let keep = catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false);
+        // These fail only when SQLite has rolled everything back already: the commit will tell.
+        if !keep {
+            let _ = savepoint("ROLLBACK TO job");
+        }
+        let _ = savepoint("RELEASE job");
+    }
+
+    fn commit(&self) -> Result<()> {
+        if self.connection.is_autocommit() {
+            return Err(Error::new(
+                &code::STORAGE_FULL,
+                "the metadata store could not be written; free disk space and try again",
+            ));
+        }
+        let committed = self.connection.execute_batch("COMMIT").map_err(translate);
+        if committed.is_err() && !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        committed
+    }
+}
+
+/// Every caller of a shared commit gets its own copy of the verdict.
+fn copy(result: &Result<()>) -> Result<()> {
+    match result {
+        Ok(()) => Ok(()),
+        Err(error) => Err(Error::new(error.code(), error.message()).caused_by(error.chain())),
+    }
+}

@@ -1,0 +1,151 @@
+//! A transaction as domain code sees it: plain synchronous statements, the same on both engines.
+
+use std::time::Instant;
+
+use falaj_base::{Clock, Error, Result};
+
+use super::postgres::PgSession;
+use super::sqlite;
+use super::value::{Row, Value, params};
+use crate::record::ReplySealer;
+
+/// One transaction, or for reads one snapshot.
+///
+/// Must hold: once a statement has failed, the transaction takes no more of them. PostgreSQL
+/// behaves so by itself; SQLite is made to, so that code cannot come to depend on the difference.
+pub struct Tx<'a> {
+    engine: Engine<'a>,
+    failed: bool,
+    pub(crate) clock: &'a Clock,
+    pub(crate) replies: Option<&'a ReplySealer>,
+    /// The position of the last record written by this transaction: see [`crate::record`].
+    pub(crate) position: Option<(i64, i64)>,
+}
+
+pub(super) enum Engine<'a> {
+    Sqlite(&'a rusqlite::Connection),
+    Postgres(PgSession<'a>),
+}
+
+impl<'a> Tx<'a> {
+    pub(super) fn new(
+        engine: Engine<'a>,
+        clock: &'a Clock,
+        replies: Option<&'a ReplySealer>,
+    ) -> Self {
+        Self { engine, failed: false, clock, replies, position: None }
+    }
+
+    /// Runs a statement and tells how many rows it changed.
+    pub fn execute(&mut self, sql: &str, params: &[Value]) -> Result<u64> {
+        self.run(|engine| match engine {
+            Engine::Sqlite(connection) => sqlite::execute(connection, sql, params),
+            Engine::Postgres(session) => session.execute(sql, params),
+        })
+    }
+
+    pub fn query(&mut self, sql: &str, params: &[Value]) -> Result<Vec<Row>> {
+        self.run(|engine| match engine {
+            Engine::Sqlite(connection) => sqlite::query(connection, sql, params),
+            Engine::Postgres(session) => session.query(sql, params),
+        })
+    }
+
+    /// The only row, if there is one.
+    pub fn query_opt(&mut self, sql: &str, params: &[Value]) -> Result<Option<Row>> {
+        let mut rows = self.query(sql, params)?;
+        let row = rows.pop();
+        if rows.is_empty() {
+            Ok(row)
+        } else {
+            Err(Error::internal("a query for one row gave several"))
+        }
+    }
+
+    /// The row that must be there.
+    pub fn query_one(&mut self, sql: &str, params: &[Value]) -> Result<Row> {
+        self.query_opt(sql, params)?
+            .ok_or_else(|| Error::internal("a query for one row gave none"))
+    }
+
+    /// Runs a migration script in the neutral dialect.
+    pub(super) fn execute_ddl(&mut self, sql: &str) -> Result<()> {
+        self.run(|engine| match engine {
+            Engine::Sqlite(connection) => sqlite::execute_ddl(connection, sql),
+            Engine::Postgres(session) => session.execute_ddl(sql),
+        })
+    }
+
+    /// Lets only one transaction at a time past this point, for a rule that spans rows ("the last
+    /// admin stays"). SQLite has one writer anyway; PostgreSQL takes an advisory lock until commit.
+    pub fn lock(&mut self, name: &str) -> Result<()> {
+        match self.engine {
+            Engine::Sqlite(_) => Ok(()),
+            Engine::Postgres(_) => self
+                .query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))::text", &params![name])
+                .map(drop),
+        }
+    }
+
+    /// The first transaction number that may still be running: records below it are final, in
+    /// order, and never joined by a late one.
+    pub fn horizon(&mut self) -> Result<i64> {
+        match self.engine {
+            Engine::Sqlite(_) => Ok(i64::MAX),
+            Engine::Postgres(_) => self
+                .query_one(
+                    "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS xmin",
+                    &[],
+                )?
+                .get("xmin"),
+        }
+    }
+
+    /// This transaction's number: zero on SQLite, where commits are already in order.
+    pub(crate) fn number(&mut self) -> Result<i64> {
+        match self.engine {
+            Engine::Sqlite(_) => Ok(0),
+            Engine::Postgres(_) => self
+                .query_one("SELECT pg_current_xact_id()::text::bigint AS number", &[])?
+                .get("number"),
+        }
+    }
+
+    /// The time of this statement.
+    #[must_use]
+    pub fn now(&self) -> falaj_base::Timestamp {
+        self.clock.now()
+    }
+
+    /// The names of all tables, for backup.
+    pub fn tables(&mut self) -> Result<Vec<String>> {
+        let sql = match self.engine {
+            Engine::Sqlite(_) => {
+                "SELECT name FROM sqlite_schema
+                 WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+            }
+            Engine::Postgres(_) => {
+                "SELECT table_name::text AS name FROM information_schema.tables
+                 WHERE table_schema = current_schema() AND table_type = 'BASE TABLE' ORDER BY 1"
+            }
+        };
+        self.query(sql, &[])?.iter().map(|row| row.get("name")).collect()
+    }
+
+    fn run<T>(&mut self, statement: impl FnOnce(&mut Engine<'a>) -> Result<T>) -> Result<T> {
+        if self.failed {
+            return Err(Error::internal("a statement follows a failed one in its transaction"));
+        }
+        let started = Instant::now();
+        let result = statement(&mut self.engine);
+        self.failed = result.is_err();
+        tracing::trace!(elapsed = ?started.elapsed(), ok = result.is_ok(), "statement");
+        result
+    }
+}
+
+impl std::fmt::Debug for Tx<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tx").field("failed", &self.failed).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,2 @@
+//! Crash.
+fn main() {}

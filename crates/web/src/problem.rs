@@ -1,0 +1,87 @@
+//! An error as the caller reads it: RFC 9457 problem JSON, the same shape everywhere.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use falaj_base::{Error, ErrorKind};
+use http::{HeaderValue, StatusCode, header};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where the page about a code is, relative to the server: a `type` must be a URI reference.
+const PAGES: &str = "/docs/errors/";
+
+/// The body of every error reply. It holds nothing that differs between *not there* and *not
+/// yours*; the request id is in the `x-request-id` header.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Problem {
+    /// Names the page that explains this kind of error.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub title: String,
+    pub status: u16,
+    /// What happened this time, in one sentence.
+    pub detail: String,
+    /// The stable code, for programs.
+    pub code: String,
+    /// The field at fault, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+}
+
+impl From<&Error> for Problem {
+    fn from(error: &Error) -> Self {
+        let code = error.code();
+        Self {
+            kind: format!("{PAGES}{}", code.id),
+            title: code.title.to_owned(),
+            status: http_status(code.kind).as_u16(),
+            detail: error.message().to_owned(),
+            code: code.id.to_owned(),
+            field: error.field().map(str::to_owned),
+        }
+    }
+}
+
+/// The one mapping from kinds to HTTP.
+#[must_use]
+pub fn http_status(kind: ErrorKind) -> StatusCode {
+    match kind {
+        ErrorKind::InvalidInput => StatusCode::BAD_REQUEST,
+        ErrorKind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        ErrorKind::Forbidden => StatusCode::FORBIDDEN,
+        ErrorKind::NotFound => StatusCode::NOT_FOUND,
+        ErrorKind::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+        ErrorKind::Conflict => StatusCode::CONFLICT,
+        ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        ErrorKind::UnsupportedMedia => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        ErrorKind::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
+        ErrorKind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
+        ErrorKind::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
+        ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// Turns an error into its reply. This is where an error is handled, and so where it is logged.
+#[must_use]
+pub fn problem_response(error: &Error) -> Response {
+    if error.kind() == ErrorKind::Internal {
+        tracing::error!(code = error.code().id, "{}", error.chain());
+    } else {
+        tracing::debug!(code = error.code().id, "{}", error.chain());
+    }
+    let status = http_status(error.kind());
+    let mut response = (status, Json(Problem::from(error))).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    if let Some(wait) = error.wait() {
+        // Rounded up: a client that waits as told must not come too early.
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_millis().div_ceil(1000) as u64));
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"falaj\""));
+        headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"falaj\""));
+    }
+    response
+}
