@@ -15,3 +15,6 @@ pub mod authz;
 pub mod epoch;
 pub mod identity;
 pub mod keyring;
+pub mod residency;
+pub mod tenancy;
+mod text;

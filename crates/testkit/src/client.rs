@@ -1,5 +1,6 @@
 //! A plain HTTP client for tests: sends, and hands back whatever came, without judging it.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -10,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Longer than any answer should take, also from a debug build on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -50,7 +51,6 @@ impl Client {
     }
 
     /// A request with the credential already in it.
-    #[must_use]
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         let request = self.http.request(method, self.url(path));
         match &self.token {
@@ -79,7 +79,8 @@ impl Client {
     pub async fn all(&self, path: &str) -> Result<Vec<Value>> {
         let (mut items, mut token) = (Vec::new(), None::<String>);
         loop {
-            let mut page = format!("{path}{}page_size=1000", if path.contains('?') { '&' } else { '?' });
+            let mut page =
+                format!("{path}{}page_size=1000", if path.contains('?') { '&' } else { '?' });
             if let Some(token) = token.take() {
                 page = format!("{page}&page_token={}", percent(&token));
             }
@@ -104,7 +105,7 @@ pub fn percent(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            let _ = write!(out, "%{byte:02X}");
         }
         out
     })

@@ -64,6 +64,7 @@ impl Database {
 
 /// Runs `suite` on a fresh SQLite database, then on a fresh PostgreSQL one. A failure names the
 /// engine.
+#[allow(clippy::expect_used, reason = "a suite without its database fails, and says so")]
 pub async fn each<F, Fut>(suite: F)
 where
     F: Fn(Db) -> Fut,
@@ -73,6 +74,7 @@ where
 }
 
 /// Like [`each`], for suites that open the database themselves, or more than once.
+#[allow(clippy::expect_used, reason = "a suite without its database fails, and says so")]
 pub async fn each_place<F>(suite: F)
 where
     F: AsyncFn(&Database),

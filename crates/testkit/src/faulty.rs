@@ -133,12 +133,7 @@ async fn pass(
 }
 
 /// Sends one chunk as the fault would have it; `false` ends the connection.
-async fn forward(
-    bytes: &[u8],
-    to: &mut OwnedWriteHalf,
-    fault: Fault,
-    passed: &AtomicU64,
-) -> bool {
+async fn forward(bytes: &[u8], to: &mut OwnedWriteHalf, fault: Fault, passed: &AtomicU64) -> bool {
     match fault {
         Fault::Cut => return false,
         Fault::Delay(wait) => tokio::time::sleep(wait).await,

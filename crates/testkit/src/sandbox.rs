@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -34,7 +35,7 @@ impl Default for Setup {
             data_dir: None,
             environment: Vec::new(),
             arguments: Vec::new(),
-            ready_within: Duration::from_secs(60),
+            ready_within: Duration::from_mins(1),
         }
     }
 }
@@ -73,7 +74,7 @@ impl Setup {
     }
 
     pub async fn start(self) -> Result<Sandbox> {
-        let home = tempfile::Builder::new().prefix("falaj-sandbox-").tempdir()?;
+        let home = Arc::new(tempfile::Builder::new().prefix("falaj-sandbox-").tempdir()?);
         let data_dir = self.data_dir.clone().unwrap_or_else(|| home.path().join("data"));
         let mut attempt = 1;
         loop {
@@ -84,13 +85,10 @@ impl Setup {
                 child: None,
                 log: home.path().join("server.log"),
                 quiet: false,
-                _home: None,
+                _home: Arc::clone(&home),
             };
             match sandbox.begin().await {
-                Ok(()) => {
-                    sandbox._home = Some(home);
-                    return Ok(sandbox);
-                }
+                Ok(()) => return Ok(sandbox),
                 Err(_) if attempt < START_ATTEMPTS && sandbox.port_was_taken() => {
                     sandbox.quiet = true;
                     attempt += 1;
@@ -110,7 +108,7 @@ pub struct Sandbox {
     child: Option<Child>,
     log: PathBuf,
     quiet: bool,
-    _home: Option<TempDir>,
+    _home: Arc<TempDir>,
 }
 
 impl Sandbox {
@@ -230,12 +228,7 @@ impl Sandbox {
         let binary = binary()?;
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
         let mut command = Command::new(&binary);
-        // A setting in the developer's shell must not change what a test sees.
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("FALAJ_") {
-                command.env_remove(name);
-            }
-        }
+        without_settings(&mut command);
         command
             .arg("serve")
             .arg("--data-dir")
@@ -291,6 +284,15 @@ pub fn binary() -> Result<PathBuf> {
         .map(|folder| folder.join("falaj"))
         .find(|path| path.is_file())
         .context("no falaj binary found: build it (cargo build -p falaj) or set FALAJ_BIN")
+}
+
+/// Hides the settings of the developer's shell: they must not change what a test sees.
+pub fn without_settings(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("FALAJ_") {
+            command.env_remove(name);
+        }
+    }
 }
 
 fn free_address() -> Result<SocketAddr> {

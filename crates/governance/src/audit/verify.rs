@@ -220,6 +220,9 @@ impl<R: BufRead> Walk<R> {
         }
         let (index, entry) = match Line::parse(&self.reader.line) {
             None => return Err(self.reader.unreadable(expected)),
+            Some(Line::Segment(other)) if other.from < self.tree.size() => {
+                return Err(duplicated(other.from));
+            }
             Some(Line::Segment(_)) => return Err(self.absent(expected)),
             Some(Line::Entry { index, entry }) => (index, entry.get()),
         };

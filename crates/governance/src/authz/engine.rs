@@ -6,9 +6,7 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use cedar_policy::{
-    Authorizer, Decision, PolicyId, PolicySet, Request, ValidationMode, Validator,
-};
+use cedar_policy::{Authorizer, Decision, PolicyId, PolicySet, Request, ValidationMode, Validator};
 use falaj_base::{Action, Error, Result};
 
 use super::question::Question;

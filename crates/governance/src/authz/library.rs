@@ -80,8 +80,7 @@ impl Library {
             return Ok(());
         }
         let since = *revision;
-        let changed =
-            self.db.read(move |tx| store::policies_changed_since(tx, since)).await?;
+        let changed = self.db.read(move |tx| store::policies_changed_since(tx, since)).await?;
         let mut texts = self.texts.write().unwrap_or_else(PoisonError::into_inner);
         for (tenant, changed) in changed {
             *revision = (*revision).max(changed.revision);
@@ -154,12 +153,15 @@ fn statement_id(name: &str, index: Option<usize>) -> PolicyId {
 fn close(set: &mut PolicySet, name: &str) {
     let id = PolicyId::new(format!("tenant/{name}#unreadable"));
     let closed = Policy::parse(Some(id), "forbid (principal, action, resource);");
-    let added = closed.map_err(Error::internal).and_then(|policy| {
-        set.add(policy).map_err(Error::internal)
-    });
+    let added =
+        closed.map_err(Error::internal).and_then(|policy| set.add(policy).map_err(Error::internal));
     if let Err(error) = added {
         // Without its forbids the tenant's set would be too open: leave nothing that permits.
-        tracing::error!(policy = name, error = error.chain(), "closing a policy set by emptying it");
+        tracing::error!(
+            policy = name,
+            error = error.chain(),
+            "closing a policy set by emptying it"
+        );
         *set = PolicySet::new();
     }
 }

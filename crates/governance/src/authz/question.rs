@@ -134,7 +134,12 @@ impl KeyMaker {
     /// `version` names the state of the world that the decision would be made in; `with_source`
     /// says whether any policy looks at the caller's address, which would otherwise split the
     /// cache for nothing.
-    pub(super) fn key(&self, question: &Question<'_>, version: (u64, u64), with_source: bool) -> Key {
+    pub(super) fn key(
+        &self,
+        question: &Question<'_>,
+        version: (u64, u64),
+        with_source: bool,
+    ) -> Key {
         let mut hasher = Both(self.0.build_hasher(), self.1.build_hasher());
         version.hash(&mut hasher);
         let principal = question.principal;

@@ -15,8 +15,9 @@ use super::schema::noun;
 
 /// How deep brackets may nest. Parsing, checking and dropping a policy recurse on them.
 const DEPTH: usize = 24;
-/// The longest run of operators, dots and keywords in one text, for the same reason.
-const STEPS: usize = 1_000;
+/// How many operators, dots and indexes one statement may have, for the same reason. Cedar's
+/// checker quietly gives up on what is too deep for its stack; this is far below that.
+const STEPS: usize = 200;
 /// How many mistakes one refusal lists.
 const LISTED: usize = 5;
 
@@ -67,10 +68,7 @@ pub(super) fn parse(source: &str) -> Result<PolicySet> {
 /// Cedar numbers the statements of a text `policy0`, `policy1` and so on.
 pub(super) fn in_order(set: &PolicySet) -> Vec<Policy> {
     let number = |policy: &Policy| -> usize {
-        AsRef::<str>::as_ref(policy.id())
-            .trim_start_matches("policy")
-            .parse()
-            .unwrap_or(usize::MAX)
+        AsRef::<str>::as_ref(policy.id()).trim_start_matches("policy").parse().unwrap_or(usize::MAX)
     };
     let mut policies: Vec<Policy> = set.policies().cloned().collect();
     policies.sort_by_key(number);
@@ -96,20 +94,27 @@ fn check_shape(source: &str) -> Result<()> {
             b'/' if rest.peek().is_some_and(|(_, next)| *next == b'/') => {
                 while rest.next_if(|(_, byte)| *byte != b'\n').is_some() {}
             }
-            b'(' | b'[' | b'{' => depth += 1,
+            b'(' | b'{' => depth += 1,
+            b'[' => (depth, steps) = (depth + 1, steps + 1),
             b')' | b']' | b'}' => depth = depth.saturating_sub(1),
-            b'.' | b'!' | b'-' | b'+' | b'*' | b'&' | b'|' | b'<' | b'>' | b'=' => steps += 1,
-            b'i' if source[at..].starts_with("if") => steps += 1,
+            b'.' | b'!' | b'-' | b'+' | b'*' | b'<' | b'>' => steps += 1,
+            b'&' | b'|' | b'=' => {
+                steps += 1;
+                let _ = rest.next_if(|(_, next)| *next == byte);
+            }
+            b'i' if source.as_bytes()[at..].starts_with(b"if") => steps += 1,
+            b';' => steps = 0,
             _ => {}
         }
-        if depth > DEPTH {
-            let (line, column) = position(source, at);
-            let text = format!("line {line}, column {column}: brackets nest over {DEPTH} deep");
-            return Err(refused(text));
-        }
-    }
-    if steps > STEPS {
-        return Err(refused(format!("the text has {steps} operators; at most {STEPS} are allowed")));
+        let over = if depth > DEPTH {
+            format!("brackets nest over {DEPTH} deep")
+        } else if steps > STEPS {
+            format!("the statement has over {STEPS} operators; split it")
+        } else {
+            continue;
+        };
+        let (line, column) = position(source, at);
+        return Err(refused(format!("line {line}, column {column}: {over}")));
     }
     Ok(())
 }
@@ -181,4 +186,114 @@ fn position(source: &str, byte: usize) -> (usize, usize) {
     let before = &source[..end.unwrap_or(0)];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use falaj_base::{Action, Role};
+
+    use super::*;
+
+    static READ: Action = Action::read("thing:read", Role::Viewer, "");
+    static AUDIT: Action = Action::read("audit:read", Role::Auditor, "");
+
+    fn refusal(source: &str) -> String {
+        let engine = Engine::new(&[&READ, &AUDIT]).unwrap();
+        let error = check(&engine, source, 20_000).expect_err(source);
+        assert!(error.message().len() < 2_500 && !error.message().contains('\n'));
+        error.message().to_owned()
+    }
+
+    #[test]
+    fn a_refusal_says_where_and_what() {
+        for (source, said) in [
+            ("permit (principal, action, resource)", "line 1, column 37"),
+            ("permit (principal, action, resource);\n  permit (", "line 2, column"),
+            ("", "no statement"),
+            ("// nothing", "no statement"),
+            ("permit (principal == ?principal, action, resource);", "slots"),
+            (
+                "permit (principal, action, resource)\nwhen { resource.zone == \"ae\" };",
+                "line 2, column 8",
+            ),
+            ("permit (principal, action == Action::\"thing:raed\", resource);", "thing:raed"),
+            ("permit (principal, action, resource) when { resource.owner == principal };", "owner"),
+            ("permit (principal, action, resource) when { 1 == \"a\" };", "line 1"),
+            (
+                "permit (principal in Role::\"platform/admin\", action, resource);",
+                "cannot name a Role",
+            ),
+            ("forbid (principal, action == Action::\"audit:read\", resource);", "no say over"),
+            ("permit (principal, action, resource) when { principal == Role::\"x\" };", "Role"),
+            ("permit (principal, action, resource) when { false };", "line 1"),
+            (
+                "permit (principal, action, resource) when { principal.name == \"say\u{202e}\" };",
+                "line 1",
+            ),
+            ("permit (principal is Tenant, action, resource);", "line 1"),
+        ] {
+            let message = refusal(source);
+            assert!(message.contains(said), "{source:?}\ngave {message:?}\nwithout {said:?}");
+        }
+    }
+
+    /// On the stack of a server thread, none of these may overflow, and each is quick.
+    #[test]
+    fn a_hostile_text_is_refused_and_not_felt() {
+        let wrap =
+            |inner: String| format!("permit (principal, action, resource) when {{ {inner} }};");
+        let deep = |open: &str, close: &str, n: usize| {
+            wrap(format!("{}true{}", open.repeat(n), close.repeat(n)))
+        };
+        let cases = [
+            deep("(", ")", 2_000),
+            deep("[", "]", 2_000),
+            deep("{a:", "}", 2_000),
+            deep("!", "", 2_000),
+            deep("-", "", 2_000),
+            deep("if true then true else ", "", 700),
+            wrap(vec!["true"; 2_500].join("&&")),
+            wrap(vec!["true"; 190].join("&&")),
+            wrap(vec!["true"; 190].join("||")),
+            wrap(format!("{} == 1", vec!["1"; 190].join("+"))),
+            wrap(format!("1{} == 1", "*1".repeat(190))),
+            deep("if true then true else ", "", 190),
+            "permit (principal, action, resource);".repeat(500),
+            "@a(\"x\")".repeat(2_000),
+            "\"".repeat(10_001),
+            "\u{0}".repeat(100),
+            "\u{feff}permit".to_owned(),
+            "x".repeat(20_001),
+        ];
+        let run = move || {
+            let engine = Engine::new(&[&READ, &AUDIT]).unwrap();
+            // As deep as is taken, and wrong: the checker must still have the stack to see it.
+            for wrong in [".zone".repeat(199), "[\"zone\"]".repeat(199)] {
+                let wrong = wrap(format!("resource{wrong}"));
+                let error = check(&engine, &wrong, 20_000).expect_err("wrong and deep");
+                assert!(error.message().contains("zone"), "{error}");
+            }
+            for case in cases {
+                let started = std::time::Instant::now();
+                let outcome = check(&engine, &case, 20_000);
+                let shown: String = case.chars().take(60).collect();
+                if let Err(error) = &outcome {
+                    assert!(error.message().len() < 2_500, "{shown}");
+                }
+                println!("{shown}: {} in {:?}", outcome.is_ok(), started.elapsed());
+            }
+        };
+        std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn positions_count_lines_and_characters_from_one() {
+        let text = "aé\nb\u{1f600}c";
+        assert_eq!(position(text, 0), (1, 1));
+        assert_eq!(position(text, 3), (1, 3));
+        assert_eq!(position(text, 4), (2, 1));
+        assert_eq!(position(text, text.len()), (2, 4));
+        assert_eq!(position(text, 10_000), (2, 4));
+        assert_eq!(position(text, 6), (2, 2), "inside a character");
+    }
 }

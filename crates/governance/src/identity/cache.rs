@@ -7,15 +7,23 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use falaj_base::{Principal, Timestamp};
+use falaj_base::{Principal, SessionId, Timestamp};
 
 use super::config::CacheConfig;
 
 /// A credential's fingerprint.
 pub type Key = [u8; 32];
 
+/// Whom a credential stands for.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub principal: Arc<Principal>,
+    /// The browser session it came with, whose use is to be noted.
+    pub session: Option<SessionId>,
+}
+
 struct Entry {
-    principal: Arc<Principal>,
+    found: Found,
     until: Timestamp,
 }
 
@@ -44,23 +52,16 @@ impl PrincipalCache {
     }
 
     #[must_use]
-    pub fn get(&self, key: &Key, epoch: u64, now: Timestamp) -> Option<Arc<Principal>> {
+    pub fn get(&self, key: &Key, epoch: u64, now: Timestamp) -> Option<Found> {
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if table.epoch != epoch {
             return None;
         }
-        table.entries.get(key).filter(|entry| now < entry.until).map(|e| e.principal.clone())
+        table.entries.get(key).filter(|entry| now < entry.until).map(|entry| entry.found.clone())
     }
 
     /// Remembers a principal read under `epoch`, at most until its credential ends at `end`.
-    pub fn put(
-        &self,
-        key: Key,
-        epoch: u64,
-        principal: Arc<Principal>,
-        now: Timestamp,
-        end: Timestamp,
-    ) {
+    pub fn put(&self, key: Key, epoch: u64, found: Found, now: Timestamp, end: Timestamp) {
         if self.config.entries == 0 {
             return;
         }
@@ -81,7 +82,7 @@ impl PrincipalCache {
             }
         }
         let until = end.min(now + self.config.life.get());
-        table.entries.insert(key, Entry { principal, until });
+        table.entries.insert(key, Entry { found, until });
     }
 }
 
@@ -100,8 +101,8 @@ mod tests {
         PrincipalCache::new(CacheConfig { entries, life: HumanDuration::from_secs(60) })
     }
 
-    fn someone() -> Arc<Principal> {
-        Arc::new(Principal::system("test"))
+    fn someone() -> Found {
+        Found { principal: Arc::new(Principal::system("test")), session: None }
     }
 
     #[test]

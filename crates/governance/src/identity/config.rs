@@ -267,7 +267,7 @@ impl OidcProviderConfig {
             let allowed = "1 to 63 of a-z, 0-9 and -";
             return Err(refuse("identity.oidc.providers.name", &self.name, allowed));
         }
-        super::oidc::fetch::check_url("identity.oidc.providers.issuer", &self.issuer)?;
+        super::oidc::fetch::check_issuer("identity.oidc.providers.issuer", &self.issuer)?;
         match &self.client_id {
             Some(_) if !has_public_url => {
                 let allowed = "the address people open, since sign-in must return to it";

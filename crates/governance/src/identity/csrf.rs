@@ -1,8 +1,8 @@
 //! The guard against requests that another site makes with our cookie.
 //!
 //! Must hold: every method that is not known to be safe is guarded, so a new one is guarded too.
-//! A request that carries no session cookie needs no guard: no browser adds a bearer token by
-//! itself.
+//! A bearer token needs no guard, since no browser adds one by itself. A cookie does, and so does
+//! a Basic password that a browser has remembered.
 
 use falaj_base::{Error, Result, code};
 use http::{HeaderMap, Method};
@@ -22,9 +22,18 @@ pub fn check(
     headers: &HeaderMap,
     public: Option<&Origin>,
 ) -> Result<()> {
-    let safe = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
-    if safe || !cookie::is_present(headers) {
+    if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
         return Ok(());
+    }
+    if !cookie::is_present(headers) {
+        // Programs that speak Basic name no origin; a browser always does.
+        let from_browser =
+            headers.contains_key("origin") || headers.contains_key("sec-fetch-site");
+        return if from_browser && is_basic(headers) {
+            same_origin(host, headers, public)
+        } else {
+            Ok(())
+        };
     }
     if single(headers, CSRF_HEADER) != Some("1") {
         return Err(refused("the header `x-falaj-csrf: 1` is missing"));
@@ -62,6 +71,13 @@ fn is_ours(text: &str, host: Option<&str>, public: Option<&Origin>) -> bool {
     trusted
         && public.is_none_or(|_| origin.is_loopback())
         && host.and_then(|host| Origin::new(origin.is_secure(), host)).as_ref() == Some(&origin)
+}
+
+fn is_basic(headers: &HeaderMap) -> bool {
+    let basic = |value: &http::HeaderValue| {
+        value.as_bytes().get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"basic"))
+    };
+    headers.get_all(http::header::AUTHORIZATION).iter().any(basic)
 }
 
 /// The value of a header that must not be given twice.
@@ -106,6 +122,19 @@ mod tests {
         }
         assert!(check(&Method::GET, HOST, &headers(&[COOKIE]), None).is_ok());
         assert!(check(&Method::POST, HOST, &headers(&[]), None).is_ok());
+    }
+
+    #[test]
+    fn a_password_remembered_by_the_browser_is_guarded_and_a_bearer_token_is_not() {
+        let with = |scheme: &str, site: &str| {
+            let value = format!("{scheme} xyz");
+            let map = headers(&[("authorization", &value), ("sec-fetch-site", site)]);
+            check(&Method::POST, HOST, &map, None).is_ok()
+        };
+        assert!(!with("bAsic", "cross-site") && with("Basic", "same-origin"));
+        assert!(with("Bearer", "cross-site"));
+        let program = headers(&[("authorization", "Basic xyz")]);
+        assert!(check(&Method::POST, HOST, &program, None).is_ok());
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub enum Refusal {
     UnknownSession,
     SessionExpired,
     RateLimited,
+    UnknownLogin,
+    LoginAborted,
+    NoTenant,
     Jwt(JwtRefusal),
 }
 
@@ -62,6 +65,9 @@ impl Refusal {
             Self::UnknownSession => "unknown session",
             Self::SessionExpired => "session expired",
             Self::RateLimited => "too many failures from this source",
+            Self::UnknownLogin => "unknown or expired sign-in",
+            Self::LoginAborted => "sign-in refused by the provider",
+            Self::NoTenant => "the provider's tenant does not exist",
             Self::Jwt(reason) => reason.as_str(),
         }
     }

@@ -24,8 +24,10 @@ pub struct ServerConfig {
     /// of a proxy: `https://falaj.example.ae`.
     pub allowed_origins: Vec<String>,
     /// Open connections at most; further ones wait in the kernel's queue.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub max_connections: usize,
     /// Open connections at most from one address.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub max_connections_per_source: usize,
     /// How long a client may take to send the head of a request.
     pub header_timeout: HumanDuration,
@@ -38,13 +40,14 @@ pub struct ServerConfig {
     /// How long running requests may take to finish when the server stops.
     pub drain_timeout: HumanDuration,
     /// Parallel requests at most on one HTTP/2 connection.
+    #[schemars(range(min = 1, max = 10_000))]
     pub max_http2_streams: u32,
 }
 
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7470)),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             max_connections: 8192,
@@ -91,6 +94,7 @@ pub struct LimitsConfig {
     /// Bytes of a request's headers at most.
     pub max_header_size: ByteSize,
     /// Headers of a request at most.
+    #[schemars(range(min = 16, max = 1000))]
     pub max_headers: usize,
     /// Bytes of a request's path and query at most.
     pub max_uri_size: ByteSize,
@@ -105,22 +109,28 @@ pub struct LimitsConfig {
     /// Bytes a second that a body must bring on average while the server waits for it.
     pub min_body_rate: ByteSize,
     /// Requests worked on at once at most.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub max_in_flight: usize,
     /// Requests that may wait for their turn.
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub max_queued: usize,
     /// How long a request may wait for its turn.
     pub max_queue_wait: HumanDuration,
     /// Long-running transfers (uploads, downloads, event streams) at once at most.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub max_streams: usize,
     /// Deadline of a request that names none.
     pub default_deadline: HumanDuration,
     /// The latest deadline a request may ask for; a later one is cut to this.
     pub max_deadline: HumanDuration,
     /// Requests a second, on average, from one principal.
+    #[schemars(range(min = 1, max = 10_000_000))]
     pub requests_per_second: u32,
     /// Requests one principal may send at once after a pause.
+    #[schemars(range(min = 1, max = 10_000_000))]
     pub request_burst: u32,
     /// Principals whose rate is remembered at most.
+    #[schemars(range(min = 1, max = 10_000_000))]
     pub max_tracked_principals: usize,
 }
 
@@ -148,32 +158,18 @@ impl Default for LimitsConfig {
     }
 }
 
-impl ServerConfig {
-    /// Refuses values with which the listener could not work.
-    pub fn check(&self) -> Result<()> {
-        at_least("server.max_connections", self.max_connections, 1)?;
-        at_least("server.max_connections_per_source", self.max_connections_per_source, 1)?;
-        at_least("server.max_http2_streams", self.max_http2_streams as usize, 1)
-    }
-}
-
 impl LimitsConfig {
-    /// Refuses values with which no request could succeed.
+    /// Refuses sizes with which no request could be read; plain numbers carry their own range.
     pub fn check(&self) -> Result<()> {
         // The HTTP/1 reader needs room for one head of this size.
-        at_least("limits.max_header_size", self.max_header_size.as_usize(), 8192)?;
-        at_least("limits.max_headers", self.max_headers, 16)?;
-        at_least("limits.max_uri_size", self.max_uri_size.as_usize(), 256)?;
-        at_least("limits.max_in_flight", self.max_in_flight, 1)?;
-        at_least("limits.max_streams", self.max_streams, 1)?;
-        at_least("limits.min_body_rate", self.min_body_rate.as_usize(), 1)?;
-        at_least("limits.requests_per_second", self.requests_per_second as usize, 1)?;
-        at_least("limits.request_burst", self.request_burst as usize, 1)?;
-        at_least("limits.max_tracked_principals", self.max_tracked_principals, 1)
+        at_least("limits.max_header_size", self.max_header_size, ByteSize::kib(8))?;
+        at_least("limits.max_uri_size", self.max_uri_size, ByteSize::from_bytes(256))?;
+        at_least("limits.max_buffered_size", self.max_buffered_size, self.max_decompressed_size)?;
+        at_least("limits.min_body_rate", self.min_body_rate, ByteSize::from_bytes(1))
     }
 }
 
-fn at_least(field: &str, value: usize, least: usize) -> Result<()> {
+fn at_least(field: &str, value: ByteSize, least: ByteSize) -> Result<()> {
     if value >= least {
         return Ok(());
     }

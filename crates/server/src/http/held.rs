@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
-use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 
 /// Drops `held` together with the body: when the last byte is out, or the client has gone.
@@ -49,15 +48,11 @@ impl<T: Unpin> HttpBody for Held<T> {
     }
 }
 
-/// Reads a body to its end; for tests.
-#[cfg(test)]
-pub(crate) async fn read(body: Body) -> Bytes {
-    body.collect().await.unwrap().to_bytes()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use http_body_util::BodyExt;
 
     use super::*;
 
@@ -66,7 +61,7 @@ mod tests {
         let held = Arc::new(());
         let body = Held::wrap(Body::from("hello"), Arc::clone(&held));
         assert_eq!(Arc::strong_count(&held), 2);
-        assert_eq!(read(body).await, "hello");
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "hello");
         assert_eq!(Arc::strong_count(&held), 1);
 
         drop(Held::wrap(Body::from("unread"), Arc::clone(&held)));

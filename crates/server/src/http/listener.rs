@@ -45,7 +45,6 @@ impl Listener {
         limits: &LimitsConfig,
         transport: Transport,
     ) -> Result<Self> {
-        server.check()?;
         limits.check()?;
         let socket = TcpListener::bind(server.listen).await.map_err(|cause| {
             let message = format!("cannot listen on {}: {cause}", server.listen);
@@ -96,12 +95,12 @@ impl Listener {
         loop {
             let permit = Arc::clone(&self.permits).acquire_owned().await.ok()?;
             match self.socket.accept().await {
-                Ok((stream, peer)) => match self.sources.enter(peer.ip()) {
-                    Some(source) => {
+                Ok((stream, peer)) => {
+                    if let Some(source) = self.sources.enter(peer.ip()) {
                         return Some((stream, peer, Slot { _permit: permit, _source: source }));
                     }
-                    None => tracing::debug!(%peer, "refused: too many connections from there"),
-                },
+                    tracing::debug!(%peer, "refused: too many connections from there");
+                }
                 Err(error) if is_of_the_connection(&error) => {}
                 Err(error) => {
                     tracing::error!(%error, "cannot accept connections");
@@ -143,10 +142,7 @@ impl Listener {
 /// Whether only the one connection failed, not the listener.
 fn is_of_the_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
-    )
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
 /// What a live connection occupies.

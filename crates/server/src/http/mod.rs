@@ -1,1 +1,33 @@
-//! http
+//! The way in: one port, one router, one authenticated door.
+//!
+//! Must hold:
+//! - Every request, for REST, gRPC, metrics or a path that does not exist, passes the same layers
+//!   in the same order ([`middleware`]).
+//! - A route is closed unless the table says it is public.
+//!
+//! Not here: what the routes do (the domains, through `falaj_web`).
+
+mod activity;
+mod config;
+mod connection;
+mod drain;
+mod health;
+mod held;
+mod listener;
+mod middleware;
+mod own;
+mod reply;
+mod route;
+mod router;
+mod stall;
+mod tls;
+
+pub use config::{LimitsConfig, ServerConfig, TlsConfig, TlsMode};
+pub use connection::Peer;
+pub use drain::Drain;
+pub use health::Readiness;
+pub use listener::Listener;
+pub use own::{ACTIONS, API_READ, Description, METRICS_READ, module};
+pub use route::{Access, Route, RouteKind};
+pub use router::{App, build, route_table};
+pub use tls::Transport;

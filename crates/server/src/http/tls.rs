@@ -85,8 +85,8 @@ fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor> {
     let chain = CertificateDer::pem_file_iter(cert)
         .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
         .map_err(|cause| unusable("tls.cert_file", cert, cause))?;
-    let key_der = PrivateKeyDer::from_pem_file(key)
-        .map_err(|cause| unusable("tls.key_file", key, cause))?;
+    let key_der =
+        PrivateKeyDer::from_pem_file(key).map_err(|cause| unusable("tls.key_file", key, cause))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -119,8 +119,8 @@ fn own_certificate(
     if !cert.exists() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(Error::internal)?;
         let signing_key = rcgen::KeyPair::generate().map_err(Error::internal)?;
-        let mut params = rcgen::CertificateParams::new(certificate_names(server, tls))
-            .map_err(|cause| {
+        let mut params =
+            rcgen::CertificateParams::new(certificate_names(server, tls)).map_err(|cause| {
                 Error::new(&code::INVALID_CONFIG, "`tls.names` holds something that is no name")
                     .at("tls.names")
                     .caused_by(cause)

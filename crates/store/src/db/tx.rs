@@ -27,6 +27,18 @@ pub(super) enum Engine<'a> {
     Postgres(PgSession<'a>),
 }
 
+/// The oldest transaction of this database that the snapshot saw running, or else the first that
+/// had not begun. Numbers are shared by all databases of a server: transactions known to run in
+/// another one are passed over, lest a long one there hold up our readers.
+const POSTGRES_HORIZON: &str = "
+    SELECT COALESCE(MIN(running.xid::text::bigint), MIN(pg_snapshot_xmax(now.snapshot)::text::bigint))
+        AS horizon
+    FROM (SELECT pg_current_snapshot() AS snapshot) AS now
+    LEFT JOIN LATERAL pg_snapshot_xip(now.snapshot) AS running (xid) ON NOT EXISTS (
+        SELECT 1 FROM pg_stat_activity AS activity
+        WHERE activity.datname <> current_database()
+          AND activity.backend_xid::text::bigint = (running.xid::text::bigint & 4294967295))";
+
 impl<'a> Tx<'a> {
     pub(super) fn new(
         engine: Engine<'a>,
@@ -92,12 +104,7 @@ impl<'a> Tx<'a> {
     pub fn horizon(&mut self) -> Result<i64> {
         match self.engine {
             Engine::Sqlite(_) => Ok(i64::MAX),
-            Engine::Postgres(_) => self
-                .query_one(
-                    "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS xmin",
-                    &[],
-                )?
-                .get("xmin"),
+            Engine::Postgres(_) => self.query_one(POSTGRES_HORIZON, &[])?.get("horizon"),
         }
     }
 

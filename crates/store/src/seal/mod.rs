@@ -18,8 +18,8 @@
 
 mod key;
 mod layout;
-mod open;
-mod seal;
+mod opener;
+mod sealer;
 mod small;
 #[cfg(test)]
 mod tests;
@@ -28,8 +28,8 @@ use falaj_base::{Error, code};
 
 pub use key::DataKey;
 pub use layout::{HEADER_LEN, Layout, SEGMENT_LEN, TAG_LEN};
-pub use open::{Opener, SegmentOpener};
-pub use seal::Sealer;
+pub use opener::{Opener, SegmentOpener};
+pub use sealer::Sealer;
 pub use small::{SMALL_OVERHEAD, open_small, seal_small};
 
 /// The one answer to bytes that are not what was sealed. It says nothing about where they differ:

@@ -79,7 +79,7 @@ fn each_tampering_is_told_and_the_first_bad_entry_named() {
     let altered: Tamper = |lines| lines[at(1500)] = lines[at(1500)].replace("make", "fake");
     let table: &[(&str, Tamper, Problem, Option<u64>)] = &[
         ("a changed word", altered, Problem::Altered, Some(1500)),
-        ("a changed first entry", |l| l[1] = l[1].replace('0', "1"), Problem::Altered, Some(0)),
+        ("a changed first entry", |l| l[1] = l[1].replace("\"n\":0", "\"n\":1"), Problem::Altered, Some(0)),
         ("an entry spaced out", |l| l[5] = l[5].replace("\"n\":", "\"n\": "), Problem::Altered, Some(4)),
         ("a line torn", |l| l[at(9)].truncate(20), Problem::Altered, Some(9)),
         ("a line emptied", |l| l[at(9)].clear(), Problem::Altered, Some(9)),
@@ -107,8 +107,8 @@ fn each_tampering_is_told_and_the_first_bad_entry_named() {
         ("a segment line removed", |l| drop(l.remove(at(1024) - 1)), Problem::Missing, Some(1024)),
         ("a first segment line removed", |l| drop(l.remove(0)), Problem::Missing, Some(0)),
         ("a segment removed whole", |l| drop(l.drain(at(1024) - 1..=at(2047))), Problem::Missing, Some(1024)),
-        ("a segment twice", |l| l.insert(0, l[0].clone()), Problem::Missing, Some(0)),
-        ("a segment from elsewhere", |l| l[0] = l[at(1024) - 1].clone(), Problem::Missing, Some(0)),
+        ("a segment line twice", |l| l.insert(0, l[0].clone()), Problem::Duplicated, Some(0)),
+        ("a segment from elsewhere", |l| l[0] = l[at(1024) - 1].clone(), Problem::Reordered, Some(0)),
         ("another version", |l| l[0] = l[0].replace("\"version\":1", "\"version\":2"), Problem::Malformed, None),
         (
             "a hash in a segment line changed",

@@ -41,5 +41,6 @@ CREATE TABLE browser_session (
     last_seen_at INTEGER NOT NULL,
     expires_at INTEGER NOT NULL
 );
+CREATE UNIQUE INDEX browser_session_id ON browser_session (id);
 CREATE INDEX browser_session_principal ON browser_session (principal);
 CREATE INDEX browser_session_expires ON browser_session (expires_at);

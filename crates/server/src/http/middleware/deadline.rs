@@ -33,7 +33,7 @@ impl Deadlines {
     fn of(&self, headers: &HeaderMap, kind: RouteKind) -> Result<Option<Duration>> {
         match (requested(headers)?, kind) {
             (Some(wish), _) => Ok(Some(wish.min(self.max))),
-            (None, RouteKind::Stream) => Ok(None),
+            (None, RouteKind::Stream | RouteKind::Grpc) => Ok(None),
             (None, _) => Ok(Some(self.default)),
         }
     }
@@ -50,13 +50,10 @@ pub(crate) async fn enforce(
         Ok(Some(limit)) => limit,
         Err(error) => return refuse(error),
     };
-    match tokio::time::timeout(limit, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => {
-            let message = format!("no answer within {} ms", limit.as_millis());
-            refuse(Error::new(&code::DEADLINE_EXCEEDED, message))
-        }
-    }
+    tokio::time::timeout(limit, next.run(request)).await.unwrap_or_else(|_| {
+        let message = format!("no answer within {} ms", limit.as_millis());
+        refuse(Error::new(&code::DEADLINE_EXCEEDED, message))
+    })
 }
 
 fn requested(headers: &HeaderMap) -> Result<Option<Duration>> {

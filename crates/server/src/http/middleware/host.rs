@@ -52,7 +52,8 @@ impl Hosts {
 
 /// The one authority of the request. Two that differ are an attempt to be two requests at once.
 fn named(uri: &Uri, headers: &HeaderMap) -> Result<Authority> {
-    let invalid = |value: &str| Error::invalid("host", value, "one host name, with or without port");
+    let invalid =
+        |value: &str| Error::invalid("host", value, "one host name, with or without port");
     let mut given = headers.get_all(HOST).iter();
     let header = match (given.next(), given.next()) {
         (Some(_), Some(_)) => return Err(invalid("several values")),

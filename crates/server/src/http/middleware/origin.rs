@@ -3,6 +3,8 @@
 //! Must hold: no reply ever carries `Access-Control-Allow-Origin`, so no other site can read one;
 //! and no other site can cause a change, whatever the method and whatever the credential. The
 //! check is by allow-list of the safe methods, not by a list of the dangerous ones.
+//!
+//! Not here: what a session cookie needs beyond this (`governance::identity::csrf`).
 
 use falaj_base::{Error, Result, code};
 use http::header::ORIGIN;
@@ -47,14 +49,6 @@ impl Origins {
             None | Some(b"same-origin" | b"none") => true,
             Some(_) => false,
         }
-    }
-
-    /// Whether a browser vouches that our own page sent this: what a cookie needs to count for a
-    /// change. The absence of any word is not enough here.
-    pub(crate) fn is_vouched(&self, headers: &HeaderMap, host: &Authority, tls: bool) -> bool {
-        let said = headers.contains_key(ORIGIN)
-            || headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin");
-        said && self.is_same_site(headers, host, tls)
     }
 }
 
@@ -106,15 +100,5 @@ mod tests {
             }
             assert!(origins.check(&Method::GET, &headers, &host, true).is_ok());
         }
-    }
-
-    #[test]
-    fn a_cookie_needs_a_browsers_word() {
-        let origins = Origins::new(&[]);
-        let host: Authority = "localhost:80".parse().unwrap();
-        let mut headers = HeaderMap::new();
-        assert!(!origins.is_vouched(&headers, &host, false));
-        headers.insert(ORIGIN, "http://localhost".parse().unwrap());
-        assert!(origins.is_vouched(&headers, &host, false));
     }
 }

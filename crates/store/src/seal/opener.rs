@@ -6,7 +6,7 @@ use falaj_base::Result;
 
 use super::key::DataKey;
 use super::layout::{HEADER_LEN, PREFIX_LEN, SALT_LEN, SEGMENT_LEN, TAG_LEN};
-use super::seal::nonce;
+use super::sealer::nonce;
 use super::tampered;
 
 /// Opens single segments of one stream, in any order.
@@ -33,7 +33,7 @@ impl SegmentOpener {
     pub fn open<'s>(&self, index: u64, last: bool, sealed: &'s mut [u8]) -> Result<&'s mut [u8]> {
         let index = u32::try_from(index).map_err(|_| tampered())?;
         self.key
-            .open_in_place(nonce(&self.prefix, index, last), Aad::empty(), sealed)
+            .open_in_place(nonce(self.prefix, index, last), Aad::empty(), sealed)
             .map_err(|_| tampered())
     }
 }

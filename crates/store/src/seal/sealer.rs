@@ -10,10 +10,10 @@ use super::layout::{HEADER_LEN, PREFIX_LEN, SALT_LEN, SEGMENT_LEN, TAG_LEN};
 
 /// The nonce of one segment. The last flag is what makes a cut stream fail: the segment that is
 /// now at the end was not sealed as the last.
-pub(super) fn nonce(prefix: &[u8; PREFIX_LEN], segment: u32, last: bool) -> Nonce {
+pub(super) fn nonce(prefix: [u8; PREFIX_LEN], segment: u32, last: bool) -> Nonce {
     let mut bytes = [0; NONCE_LEN];
     let (head, tail) = bytes.split_at_mut(PREFIX_LEN);
-    head.copy_from_slice(prefix);
+    head.copy_from_slice(&prefix);
     tail[..4].copy_from_slice(&segment.to_be_bytes());
     tail[4] = u8::from(last);
     Nonce::assume_unique_for_key(bytes)
@@ -81,11 +81,10 @@ impl Sealer {
         let next = if last { Vec::new() } else { Vec::with_capacity(SEGMENT_LEN) };
         let mut segment = std::mem::replace(&mut self.segment, next);
         let start = if self.count == 0 { HEADER_LEN } else { 0 };
-        let prefix = self.prefix();
         let tag = self
             .key
             .seal_in_place_separate_tag(
-                nonce(&prefix, self.count, last),
+                nonce(self.prefix(), self.count, last),
                 Aad::empty(),
                 &mut segment[start..],
             )

@@ -1,0 +1,264 @@
+//! How a command ends: an exit code that means something, and an error that says what to do next.
+//!
+//! The codes are a promise to scripts. They are listed in [`Exit::ALL`], which is also what
+//! `falaj help exit-codes` prints.
+
+use std::fmt::Write as _;
+use std::io;
+
+use falaj_base::ErrorKind;
+use serde_json::{Map, Value};
+
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// Why a command did not succeed, as far as a script needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Failed = 1,
+    Usage = 2,
+    Unauthenticated = 3,
+    Forbidden = 4,
+    NotFound = 5,
+    Conflict = 6,
+    Unavailable = 7,
+    Verification = 8,
+    /// Ended by Ctrl-C, as shells number it.
+    Interrupted = 130,
+}
+
+impl Exit {
+    pub(crate) const ALL: [(u8, &'static str); 10] = [
+        (0, "done"),
+        (1, "failed; the message says why"),
+        (2, "the command line or the configuration is wrong"),
+        (3, "not signed in, or the token is not valid"),
+        (4, "signed in, but the policy does not allow it"),
+        (5, "there is no such thing, or not for you"),
+        (6, "it exists already, is in use, or its state does not allow this"),
+        (7, "the server cannot be reached, is overloaded, or did not answer in time"),
+        (8, "a verification failed: a digest, a signature or the audit log does not hold"),
+        (130, "interrupted"),
+    ];
+
+    pub(crate) const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The exit code for an HTTP status that is not a success.
+    pub(crate) const fn of_status(status: u16) -> Self {
+        match status {
+            401 => Self::Unauthenticated,
+            403 => Self::Forbidden,
+            404 | 410 => Self::NotFound,
+            409 | 412 => Self::Conflict,
+            408 | 429 | 502..=504 => Self::Unavailable,
+            _ => Self::Failed,
+        }
+    }
+
+    const fn of_kind(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Unauthenticated => Self::Unauthenticated,
+            ErrorKind::Forbidden => Self::Forbidden,
+            ErrorKind::NotFound => Self::NotFound,
+            ErrorKind::Conflict => Self::Conflict,
+            ErrorKind::RateLimited | ErrorKind::Unavailable | ErrorKind::Timeout => {
+                Self::Unavailable
+            }
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// An error on its way to the person at the terminal.
+#[derive(Debug)]
+pub(crate) struct Failure(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    exit: Exit,
+    message: String,
+    code: Option<String>,
+    field: Option<String>,
+    hint: Option<String>,
+    request: Option<String>,
+    /// The reader of our output went away; there is nobody to tell.
+    silent: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self(Box::new(Parts {
+            exit,
+            message: message.into(),
+            code: None,
+            field: None,
+            hint: None,
+            request: None,
+            silent: false,
+        }))
+    }
+
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(Exit::Failed, message)
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// What to do next.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn code(mut self, code: Option<String>) -> Self {
+        self.0.code = code;
+        self
+    }
+
+    pub(crate) fn field(mut self, field: Option<String>) -> Self {
+        self.0.field = field;
+        self
+    }
+
+    pub(crate) fn request(mut self, id: Option<String>) -> Self {
+        self.0.request = id;
+        self
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        self.0.exit
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    pub(crate) fn is_silent(&self) -> bool {
+        self.0.silent
+    }
+
+    /// Whether the server gave this code as the reason.
+    pub(crate) fn has_code(&self, code: &str) -> bool {
+        self.0.code.as_deref() == Some(code)
+    }
+
+    /// The lines for a person.
+    pub(crate) fn text(&self) -> String {
+        let parts = &self.0;
+        let mut text = format!("error: {}", parts.message);
+        let mut line = |name: &str, value: &Option<String>| {
+            if let Some(value) = value {
+                // Writing into a String cannot fail.
+                let _ = write!(text, "\n  {name}: {value}");
+            }
+        };
+        line("field", &parts.field);
+        line("next", &parts.hint);
+        line("request", &parts.request);
+        text
+    }
+
+    /// The same for a program.
+    pub(crate) fn json(&self) -> Value {
+        let parts = &self.0;
+        let mut error = Map::new();
+        error.insert("exit_code".into(), parts.exit.code().into());
+        error.insert("message".into(), parts.message.clone().into());
+        let optional = [
+            ("code", &parts.code),
+            ("field", &parts.field),
+            ("next", &parts.hint),
+            ("request", &parts.request),
+        ];
+        for (name, value) in optional {
+            if let Some(value) = value {
+                error.insert(name.into(), value.clone().into());
+            }
+        }
+        serde_json::json!({ "error": error })
+    }
+}
+
+impl From<falaj_base::Error> for Failure {
+    fn from(error: falaj_base::Error) -> Self {
+        let exit = if error.code() == &falaj_base::code::INVALID_CONFIG {
+            Exit::Usage
+        } else {
+            Exit::of_kind(error.kind())
+        };
+        // Local work has no server log to look in: the causes are shown here.
+        Self::new(exit, error.chain())
+            .code(Some(error.code().id.to_owned()))
+            .field(error.field().map(str::to_owned))
+    }
+}
+
+/// Output that fails because its reader has gone (`falaj … | head`) ends the command quietly.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        let mut failure = Self::failed(error.to_string());
+        failure.0.silent = error.kind() == io::ErrorKind::BrokenPipe;
+        failure
+    }
+}
+
+/// Names the file in an I/O error: "permission denied" alone helps nobody.
+pub(crate) fn file_error(
+    verb: &str,
+    path: &std::path::Path,
+) -> impl Fn(io::Error) -> Failure + use<> {
+    let (verb, path) = (verb.to_owned(), path.display().to_string());
+    move |error| Failure::failed(format!("cannot {verb} {path}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_has_its_exit_code() {
+        for (status, exit) in [
+            (400, 1),
+            (401, 3),
+            (403, 4),
+            (404, 5),
+            (409, 6),
+            (413, 1),
+            (422, 1),
+            (429, 7),
+            (500, 1),
+            (503, 7),
+            (504, 7),
+            (507, 1),
+        ] {
+            assert_eq!(Exit::of_status(status).code(), exit, "{status}");
+        }
+    }
+
+    #[test]
+    fn every_exit_code_is_documented() {
+        use Exit::{
+            Conflict, Failed, Forbidden, Interrupted, NotFound, Unauthenticated, Unavailable,
+            Usage, Verification,
+        };
+        for exit in [
+            Failed, Usage, Unauthenticated, Forbidden, NotFound, Conflict, Unavailable,
+            Verification, Interrupted,
+        ] {
+            assert!(Exit::ALL.iter().any(|(code, _)| *code == exit.code()), "{exit:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_what_to_do_next() {
+        let failure = Failure::new(Exit::Unauthenticated, "no valid credential")
+            .hint("run `falaj login`")
+            .request(Some("req_1".into()));
+        let text = "error: no valid credential\n  next: run `falaj login`\n  request: req_1";
+        assert_eq!(failure.text(), text);
+        assert_eq!(failure.json()["error"]["exit_code"], 3);
+    }
+}

@@ -1,0 +1,345 @@
+//! Properties of decisions, over worlds made up at random.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use cedar_policy::{Entities, Entity};
+use falaj_base::{
+    Action, Attributes, AuthMethod, Destination, Grant, Principal, PrincipalId, PrincipalKind,
+    ProjectId, Role, Scope, TenantId, TokenId, TokenLimit,
+};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::engine::Engine;
+use super::library::{Texts, put_in_force};
+use super::question::{KeyMaker, Question, Situation};
+use super::{slice, upload};
+
+/// The actions of every module of this crate.
+pub(crate) fn all_actions() -> Vec<&'static Action> {
+    super::ACTIONS.to_vec()
+}
+
+static READ: Action = Action::read("thing:read", Role::Viewer, "").and_auditor();
+static WRITE: Action = Action::write("thing:write", Role::Contributor, "");
+static RUN: Action = Action::write("thing:run", Role::Operator, "");
+static DELETE: Action = Action::write("thing:delete", Role::Admin, "");
+static PROOF: Action = Action::read("proof:read", Role::Auditor, "");
+static INSPECT: Action = Action::read("proof:inspect", Role::Admin, "").and_auditor();
+static OWN: Action = Action::read("self:read", Role::Viewer, "");
+static TEST_ACTIONS: &[&Action] = &[&READ, &WRITE, &RUN, &DELETE, &PROOF, &INSPECT, &OWN];
+
+/// Policies that look at everything a policy can look at.
+const TENANT_POLICIES: &[&str] = &[
+    r#"permit (principal, action in Action::"read", resource)
+       when { principal.groups.contains("red") && resource has zone && resource.zone == "ae" };"#,
+    r#"forbid (principal, action, resource)
+       when { resource has classification && resource.classification == "pii" }
+       unless { principal.mfa };
+       permit (principal is User, action == Action::"thing:run", resource)
+       when { resource.hasTag("team") && resource.getTag("team") == principal.name };"#,
+    r#"forbid (principal, action in Action::"write", resource)
+       when { context has source && !context.source.isInRange(ip("10.0.0.0/8")) };"#,
+    r#"permit (principal, action == Action::"thing:delete", resource)
+       when { principal in resource.contributors && resource.kind == "thing"
+              && context.method == "oidc" };"#,
+];
+
+fn id(number: u8) -> Uuid {
+    Uuid::from_u128(u128::from(number) + 1)
+}
+
+fn tenant(number: u8) -> TenantId {
+    TenantId::from_uuid(id(number))
+}
+
+fn scopes() -> Vec<Scope> {
+    let mut scopes = vec![Scope::Platform];
+    for t in 0..2 {
+        scopes.push(Scope::Tenant(tenant(t)));
+        scopes.extend(
+            (0..2).map(|p| Scope::Project(tenant(t), ProjectId::from_uuid(id(10 * (t + 1) + p)))),
+        );
+    }
+    scopes
+}
+
+fn any_scope() -> impl Strategy<Value = Scope> {
+    prop::sample::select(scopes())
+}
+
+fn any_role() -> impl Strategy<Value = Role> {
+    prop::sample::select(Role::ALL.to_vec())
+}
+
+fn any_principal() -> impl Strategy<Value = Principal> {
+    let grants = prop::collection::vec((any_scope(), any_role()), 0..5);
+    let token = prop::option::of((any_scope(), any_role()));
+    let kind = prop::sample::select(vec![
+        PrincipalKind::User,
+        PrincipalKind::ServiceAccount,
+        PrincipalKind::Agent,
+    ]);
+    let groups = prop::sample::subsequence(vec!["red".to_owned(), "blue".to_owned()], 0..=2);
+    let method = prop::sample::select(vec![AuthMethod::Token, AuthMethod::Oidc]);
+    let home = prop::option::of(0_u8..2);
+    (grants, token, kind, groups, method, home, any::<bool>(), 100_u8..103).prop_map(
+        |(grants, token, kind, groups, method, home, mfa, number)| Principal {
+            id: PrincipalId::from_uuid(id(number)),
+            kind,
+            name: format!("p{number}"),
+            home: home.map(tenant),
+            grants: grants.into_iter().map(|(scope, role)| Grant { scope, role }).collect(),
+            groups: groups.into(),
+            token: token.map(|(scope, role)| TokenLimit {
+                id: TokenId::from_uuid(id(1)),
+                scope,
+                role,
+            }),
+            method,
+            mfa,
+        },
+    )
+}
+
+#[derive(Clone, Debug)]
+struct Thing {
+    kind: &'static str,
+    id: String,
+    scope: Scope,
+    attributes: Attributes,
+    destination: Option<Destination>,
+    source: Option<std::net::IpAddr>,
+}
+
+fn any_thing() -> impl Strategy<Value = Thing> {
+    let zone = prop::option::of(prop::sample::select(vec!["ae", "eu"]));
+    let class = prop::option::of(prop::sample::select(vec!["pii", "public"]));
+    let team = prop::option::of(prop::sample::select(vec!["p100", "p101"]));
+    let destination = prop::option::of(any::<bool>());
+    let source = prop::option::of(prop::sample::select(vec!["10.1.2.3", "192.0.2.1", "::1"]));
+    let kind = prop::sample::select(vec!["thing", "proof"]);
+    let number = prop_oneof![
+        (100_u8..103).prop_map(|n| PrincipalId::from_uuid(id(n)).to_string()),
+        Just("x\"; odd \\ ".to_owned())
+    ];
+    (any_scope(), zone, class, team, destination, source, kind, number).prop_map(
+        |(scope, zone, class, team, destination, source, kind, id)| Thing {
+            kind,
+            id,
+            scope,
+            attributes: Attributes {
+                zone: zone.map(str::to_owned),
+                classification: class.map(str::to_owned),
+                purpose: None,
+                tags: team
+                    .map(|t| ("team".to_owned(), t.to_owned()))
+                    .into_iter()
+                    .collect::<BTreeMap<_, _>>(),
+            },
+            destination: destination.map(|allowed| Destination { zone: "eu".to_owned(), allowed }),
+            source: source.map(|text| text.parse().unwrap()),
+        },
+    )
+}
+
+fn question<'a>(
+    principal: &'a Principal,
+    action: &'static Action,
+    thing: &'a Thing,
+) -> Question<'a> {
+    Question {
+        principal,
+        action,
+        kind: thing.kind,
+        id: &thing.id,
+        scope: thing.scope,
+        attributes: &thing.attributes,
+        situation: Situation {
+            source: thing.source,
+            purpose: None,
+            destination: thing.destination.as_ref(),
+        },
+    }
+}
+
+fn engine() -> Engine {
+    Engine::new(TEST_ACTIONS).unwrap()
+}
+
+/// Everything there is, in one store: every scope, every role as a ladder, one principal with all
+/// its grants, one resource. Built against the schema, which thereby checks every shape.
+fn whole_store(engine: &Engine, question: &Question<'_>) -> Entities {
+    let vocabulary = engine.vocabulary();
+    let types = &vocabulary.types;
+    let mut entities = Vec::new();
+    for scope in scopes() {
+        let role = |role| slice::role_uid(types, &scope, role);
+        let below = |held| match held {
+            Role::Admin => vec![role(Role::Operator), role(Role::Auditor)],
+            Role::Operator => vec![role(Role::Contributor)],
+            Role::Contributor => vec![role(Role::Viewer)],
+            Role::Viewer | Role::Auditor => Vec::new(),
+        };
+        for held in Role::ALL {
+            entities.push(Entity::new_no_attrs(role(held), below(held).into_iter().collect()));
+        }
+        let parents: HashSet<_> = slice::around(&scope)
+            .get(1)
+            .map(|parent| slice::scope_uid(types, parent))
+            .into_iter()
+            .collect();
+        entities.push(Entity::new_no_attrs(slice::scope_uid(types, &scope), parents));
+    }
+    let grants = question.principal.grants.iter();
+    entities.push(slice::principal_entity(types, question.principal, grants).unwrap());
+    let around = slice::around(&question.scope);
+    entities.push(slice::resource_entity(types, question, &around).unwrap());
+    Entities::from_entities(entities, Some(&vocabulary.schema)).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// With no policy of a tenant's, Cedar decides as the plain model does.
+    #[test]
+    fn cedar_agrees_with_the_plain_model(principal in any_principal(), thing in any_thing()) {
+        let engine = engine();
+        for action in TEST_ACTIONS {
+            let question = question(&principal, action, &thing);
+            let verdict = engine.decide(&question, engine.built_in());
+            prop_assert!(verdict.errors.is_empty(), "{:?}", verdict.errors);
+            prop_assert_eq!(verdict.allowed, question.plainly_allowed(), "{}", action.name);
+        }
+    }
+
+    /// A slice decides as the whole store does, with reasons, also under tenants' policies.
+    #[test]
+    fn a_slice_decides_like_the_whole_store(principal in any_principal(), thing in any_thing()) {
+        let engine = engine();
+        let texts = Texts { revision: 1, policies: TENANT_POLICIES.iter().enumerate()
+            .map(|(n, text)| (format!("p{n}"), (*text).to_owned())).collect() };
+        let policies = put_in_force(&engine, &texts);
+        prop_assert_eq!(policies.set.num_of_policies(), 9 + 5);
+        for action in TEST_ACTIONS {
+            let question = question(&principal, action, &thing);
+            let store = whole_store(&engine, &question);
+            let sliced = engine.decide(&question, &policies.set);
+            prop_assert!(sliced.errors.is_empty(), "{:?}", sliced.errors);
+            prop_assert_eq!(sliced, engine.decide_over(&question, &policies.set, &store));
+        }
+    }
+
+    /// Two questions with different answers never share a name in the cache.
+    #[test]
+    fn what_matters_is_in_the_key(
+        principals in prop::collection::vec(any_principal(), 2),
+        things in prop::collection::vec(any_thing(), 2),
+    ) {
+        let (engine, keys) = (engine(), KeyMaker::default());
+        let texts = Texts { revision: 1, policies: TENANT_POLICIES.iter().enumerate()
+            .map(|(n, text)| (format!("p{n}"), (*text).to_owned())).collect() };
+        let policies = put_in_force(&engine, &texts);
+        let mut seen = std::collections::HashMap::new();
+        for principal in &principals {
+            for thing in &things {
+                for action in TEST_ACTIONS {
+                    let question = question(principal, action, thing);
+                    let verdict = engine.decide(&question, &policies.set);
+                    let key = keys.key(&question, (1, 1), policies.looks_at_source);
+                    let before = seen.insert(key, verdict.clone());
+                    prop_assert!(before.is_none_or(|before| before == verdict));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_text_of_the_tests_passes_the_checks_of_an_upload() {
+    let engine = engine();
+    for text in TENANT_POLICIES {
+        upload::check(&engine, text, 10_000).unwrap();
+    }
+}
+
+/// No tenant's policy opens what a built-in `forbid` closes.
+#[test]
+fn a_policy_that_permits_everything_does_not_pass_the_walls() {
+    let engine = engine();
+    let text = "permit (principal, action, resource);".to_owned();
+    upload::check(&engine, &text, 10_000).unwrap();
+    let policies =
+        put_in_force(&engine, &Texts { revision: 1, policies: vec![("all".to_owned(), text)] });
+    let mut stranger = Principal::system("stranger");
+    stranger.kind = PrincipalKind::User;
+    stranger.home = Some(tenant(1));
+    let mut thing = Thing {
+        kind: "thing",
+        id: "x".to_owned(),
+        scope: Scope::Tenant(tenant(0)),
+        attributes: Attributes::default(),
+        destination: None,
+        source: None,
+    };
+    let verdict = engine.decide(&question(&stranger, &READ, &thing), &policies.set);
+    assert_eq!((verdict.allowed, verdict.policies), (false, vec!["isolation".to_owned()]));
+
+    let mut limited = stranger.clone();
+    limited.home = Some(tenant(0));
+    limited.token = Some(TokenLimit { id: TokenId::new(), scope: thing.scope, role: Role::Viewer });
+    assert!(engine.decide(&question(&limited, &READ, &thing), &policies.set).allowed);
+    let verdict = engine.decide(&question(&limited, &WRITE, &thing), &policies.set);
+    assert_eq!((verdict.allowed, verdict.policies), (false, vec!["token-scope".to_owned()]));
+
+    limited.token = None;
+    thing.destination = Some(Destination { zone: "eu".to_owned(), allowed: false });
+    let verdict = engine.decide(&question(&limited, &WRITE, &thing), &policies.set);
+    assert_eq!((verdict.allowed, verdict.policies), (false, vec!["residency".to_owned()]));
+}
+
+/// Prints the cost of a decision; a slow machine is not a failure.
+#[test]
+fn the_cost_of_a_decision() {
+    let (engine, keys) = (engine(), KeyMaker::default());
+    let mut principal = Principal::system("somebody");
+    principal.home = Some(tenant(0));
+    principal.grants = Arc::new([Grant { scope: scopes()[2], role: Role::Operator }]);
+    let thing = Thing {
+        kind: "thing",
+        id: "obj_1".to_owned(),
+        scope: scopes()[2],
+        attributes: Attributes::default(),
+        destination: None,
+        source: Some("10.0.0.1".parse().unwrap()),
+    };
+    let many = (0..64).map(|n| {
+        let text = format!(
+            "permit (principal, action in Action::\"read\", resource)
+             when {{ principal.groups.contains(\"g{n}\") && resource.hasTag(\"t{n}\") }};"
+        );
+        (format!("p{n}"), text)
+    });
+    let many = put_in_force(&engine, &Texts { revision: 1, policies: many.collect() });
+    let question = question(&principal, &READ, &thing);
+    let time = |label: &str, work: &dyn Fn()| {
+        let mut spent: Vec<_> = (0..2_000)
+            .map(|_| {
+                let started = Instant::now();
+                work();
+                started.elapsed()
+            })
+            .collect();
+        spent.sort_unstable();
+        println!("{label}: p50 {:?}, p99 {:?}", spent[1_000], spent[1_980]);
+    };
+    assert!(engine.decide(&question, engine.built_in()).allowed);
+    time("built-in policies", &|| drop(engine.decide(&question, engine.built_in())));
+    time("and 64 of a tenant", &|| drop(engine.decide(&question, &many.set)));
+    time("slice alone", &|| drop(slice::entities(engine.vocabulary(), &question)));
+    time("cache key", &|| {
+        let _ = keys.key(&question, (1, 1), true);
+    });
+}

@@ -1,0 +1,328 @@
+//! Who sends this request? One credential in, one principal out.
+//!
+//! Must hold:
+//! - Every refusal reads the same; the reason is on the audit log alone.
+//! - A source that keeps failing is made to wait before any work is done for it, but a credential
+//!   that was found good a moment ago still works from there.
+//! - If something of ours fails, the answer is that it failed, never a principal.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use falaj_base::{
+    AuthMethod, Clock, Error, Principal, RequestInfo, Result, Secret, SessionId, Timestamp,
+    TokenId, TokenLimit, code,
+};
+use falaj_store::db::{Db, Tx};
+use falaj_store::record::AuditEntry;
+use http::HeaderMap;
+use zeroize::Zeroizing;
+
+use super::cache::{Found, Key, PrincipalCache};
+use super::config::IdentityConfig;
+use super::credential::Credential;
+use super::limiter::FailureLimiter;
+use super::oidc::{Provider, Providers, Subject};
+use super::origin::Origin;
+use super::password::Passwords;
+use super::pepper::Pepper;
+use super::principal::Account;
+use super::provision::provision;
+use super::refusal::{Denied, Refusal, unauthenticated};
+use super::token::text::TokenText;
+use super::uses::Uses;
+use super::{session, store, token};
+use crate::audit::ReadLog;
+use crate::epoch::Epoch;
+
+/// Proves credentials. One for the whole server.
+#[derive(Debug)]
+pub struct Authenticator {
+    pub(super) db: Db,
+    pub(super) epoch: Epoch,
+    pub(super) clock: Clock,
+    pub(super) config: IdentityConfig,
+    pub(super) public: Option<Origin>,
+    pub(super) pepper: Pepper,
+    pub(super) passwords: Passwords,
+    pub(super) providers: Providers,
+    pub(super) token_uses: Uses<TokenId>,
+    pub(super) session_uses: Uses<SessionId>,
+    log: Arc<ReadLog>,
+    failures: FailureLimiter,
+    /// Bounds the audit entries about requests that carry no credential at all.
+    strangers: FailureLimiter,
+    cache: PrincipalCache,
+}
+
+/// Someone found, and until when the finding holds.
+type Proof = (Found, Timestamp);
+
+impl Authenticator {
+    /// `pepper` is the platform's secret for tokens: without the same one, no token works.
+    pub fn new(
+        db: Db,
+        epoch: Epoch,
+        config: IdentityConfig,
+        pepper: &Zeroizing<[u8; 32]>,
+        log: Arc<ReadLog>,
+        clock: Clock,
+    ) -> Result<Self> {
+        config.check()?;
+        Ok(Self {
+            db,
+            epoch,
+            public: config.public_origin()?,
+            pepper: Pepper::new(pepper)?,
+            passwords: Passwords::new(config.password.clone())?,
+            providers: Providers::new(&config.oidc, &clock)?,
+            token_uses: Uses::new(config.token.pending_uses),
+            session_uses: Uses::new(config.token.pending_uses),
+            log,
+            failures: FailureLimiter::new(config.failures.clone(), clock.clone()),
+            strangers: FailureLimiter::new(config.failures.clone(), clock.clone()),
+            cache: PrincipalCache::new(config.cache.clone()),
+            clock,
+            config,
+        })
+    }
+
+    /// The principal behind a request's only credential.
+    pub async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        source: Option<IpAddr>,
+    ) -> Result<Arc<Principal>> {
+        self.authenticate_request(headers, &RequestInfo { source, ..RequestInfo::internal() }).await
+    }
+
+    /// The same, with the request's own id and trace for the audit log.
+    pub async fn authenticate_request(
+        &self,
+        headers: &HeaderMap,
+        request: &RequestInfo,
+    ) -> Result<Arc<Principal>> {
+        let credential =
+            Credential::of(headers).map_err(|refusal| self.refuse(refusal, "", request))?;
+        Ok(self.prove(&credential, request).await?.principal)
+    }
+
+    /// The configured public address: the origin that browsers must come from.
+    #[must_use]
+    pub fn public_origin(&self) -> Option<&Origin> {
+        self.public.as_ref()
+    }
+
+    /// Proves a credential, from memory if it was proven a moment ago.
+    pub(super) async fn prove(
+        &self,
+        credential: &Credential,
+        request: &RequestInfo,
+    ) -> Result<Found> {
+        let key = self.key(credential);
+        // Read before the database: what is found below can only be filed under an older epoch.
+        let epoch = self.epoch.current();
+        let now = self.clock.now();
+        let found = if let Some(found) = self.cache.get(&key, epoch, now) {
+            found
+        } else {
+            self.may_try(request)?;
+            let (found, end) = self
+                .look_up(credential, request)
+                .await
+                .map_err(|denied| self.deny(denied, claimed(credential), request))?;
+            self.cache.put(key, epoch, found.clone(), now, end);
+            found
+        };
+        if let Some(limit) = &found.principal.token {
+            self.token_uses.note(limit.id, now);
+        }
+        if let Some(session) = found.session {
+            self.session_uses.note(session, now);
+        }
+        Ok(found)
+    }
+
+    /// Turns away a source that has failed too often.
+    pub(super) fn may_try(&self, request: &RequestInfo) -> Result<()> {
+        self.failures.check(request.source).map_err(|wait| {
+            Error::new(&code::RATE_LIMITED, "too many failed sign-ins from this address")
+                .retry_after(wait)
+        })
+    }
+
+    /// What the caller reads instead of a principal.
+    pub(super) fn deny(&self, denied: Denied, claimed: String, request: &RequestInfo) -> Error {
+        match denied {
+            Denied::Refused(refusal) => self.refuse(refusal, &claimed, request),
+            Denied::Failed(error) => error,
+        }
+    }
+
+    fn refuse(&self, refusal: Refusal, claimed: &str, request: &RequestInfo) -> Error {
+        // Coming without a credential is not guessing one.
+        let counter = if refusal == Refusal::Missing { &self.strangers } else { &self.failures };
+        if counter.failed(request.source) {
+            let now = self.clock.now();
+            self.log.note(AuditEntry::unauthenticated(request, claimed, now, refusal.as_str()));
+        }
+        unauthenticated()
+    }
+
+    fn key(&self, credential: &Credential) -> Key {
+        let (kind, parts): (_, [&[u8]; 2]) = match credential {
+            Credential::Token(text) => ("token", [text.id.as_uuid().as_bytes(), text.secret()]),
+            Credential::Jwt(text) => ("jwt", [text.expose().as_bytes(), b""]),
+            Credential::Password { user, password } => {
+                ("password", [user.as_bytes(), password.expose().as_bytes()])
+            }
+            Credential::Session(text) => ("session", [text.expose().as_bytes(), b""]),
+        };
+        self.pepper.fingerprint(kind, parts)
+    }
+
+    async fn look_up(
+        &self,
+        credential: &Credential,
+        request: &RequestInfo,
+    ) -> Result<Proof, Denied> {
+        match credential {
+            Credential::Token(text) => self.by_token(text).await,
+            Credential::Password { user, password } => self.by_password(user, password).await,
+            Credential::Session(text) => self.by_session(text).await,
+            Credential::Jwt(text) => {
+                let (provider, subject) = self.providers.bearer(text.expose()).await?;
+                self.by_subject(provider, subject, request).await
+            }
+        }
+    }
+
+    async fn by_token(&self, text: &TokenText) -> Result<Proof, Denied> {
+        let id = text.id;
+        let read = move |tx: &mut Tx<'_>| {
+            let Some((token, mac)) = token::store::with_mac(tx, id)? else { return Ok(None) };
+            let account = store::by_id(tx, token.owner_id)?;
+            let limit = TokenLimit { id, scope: token.scope, role: token.role };
+            let found = match &account {
+                Some(account) => Some(principal(tx, account, Proven::Token(limit))?),
+                None => None,
+            };
+            Ok(Some((token, mac, account, found)))
+        };
+        let (token, mac, account, found) =
+            self.db.read(read).await?.ok_or(Refusal::UnknownToken)?;
+        if !self.pepper.token_matches(text.secret(), &mac) {
+            return Err(Refusal::WrongTokenSecret.into());
+        }
+        token.check(self.clock.now())?;
+        enabled(account.as_ref())?;
+        let principal = Arc::new(found.ok_or(Refusal::PrincipalGone)?);
+        Ok((Found { principal, session: None }, token.expires_at))
+    }
+
+    async fn by_password(&self, user: &str, password: &Secret) -> Result<Proof, Denied> {
+        let user = user.to_owned();
+        let read = move |tx: &mut Tx<'_>| {
+            let Some((account, hash)) = store::sign_in_row(tx, &user)? else { return Ok(None) };
+            let found = principal(tx, &account, Proven::Password)?;
+            Ok(Some((account, hash, found)))
+        };
+        let row = self.db.read(read).await?;
+        let hash = row.as_ref().and_then(|(_, hash, _)| hash.clone());
+        let has_password = hash.is_some();
+        // Before any answer, and also for nobody: the time taken must not tell who exists.
+        let matches = self.passwords.verify(password, hash).await?;
+        let (account, _, found) = row.ok_or(Refusal::UnknownUser)?;
+        if !has_password {
+            return Err(Refusal::NoPassword.into());
+        }
+        if !matches {
+            return Err(Refusal::WrongPassword.into());
+        }
+        enabled(Some(&account))?;
+        let forever = Timestamp::from_micros(i64::MAX);
+        Ok((Found { principal: Arc::new(found), session: None }, forever))
+    }
+
+    async fn by_session(&self, text: &Secret) -> Result<Proof, Denied> {
+        let text = text.clone();
+        let read = move |tx: &mut Tx<'_>| {
+            let Some(session) = session::find(tx, text.expose())? else { return Ok(None) };
+            let account = store::by_id(tx, session.principal)?;
+            let found = match &account {
+                Some(account) => Some(principal(tx, account, Proven::Session(session.clone()))?),
+                None => None,
+            };
+            Ok(Some((session, account, found)))
+        };
+        let (session, account, found) =
+            self.db.read(read).await?.ok_or(Refusal::UnknownSession)?;
+        session.check(&self.config.session, self.clock.now())?;
+        enabled(account.as_ref())?;
+        let principal = Arc::new(found.ok_or(Refusal::PrincipalGone)?);
+        let end = session.end(&self.config.session);
+        Ok((Found { principal, session: Some(session.id) }, end))
+    }
+
+    /// The principal that a provider's subject is here, made if this is its first time.
+    pub(super) async fn by_subject(
+        &self,
+        provider: &Provider,
+        subject: Subject,
+        request: &RequestInfo,
+    ) -> Result<Proof, Denied> {
+        let account = provision(&self.db, provider, &subject, request).await?;
+        enabled(Some(&account))?;
+        let until = subject.until;
+        let proven = Proven::Provider { groups: subject.groups, mfa: subject.mfa };
+        let found = self.db.read(move |tx| principal(tx, &account, proven)).await?;
+        Ok((Found { principal: Arc::new(found), session: None }, until))
+    }
+}
+
+/// How someone was proven, with what that way knows about them.
+pub(super) enum Proven {
+    Token(TokenLimit),
+    Password,
+    Session(session::Session),
+    Provider { groups: Vec<String>, mfa: bool },
+}
+
+/// The principal as it stands in this snapshot, with its roles.
+pub(super) fn principal(tx: &mut Tx<'_>, account: &Account, proven: Proven) -> Result<Principal> {
+    let (method, groups, mfa, token) = match proven {
+        Proven::Token(limit) => (AuthMethod::Token, Vec::new(), false, Some(limit)),
+        Proven::Password => (AuthMethod::Session, Vec::new(), false, None),
+        Proven::Session(session) => (AuthMethod::Session, session.groups, session.mfa, None),
+        Proven::Provider { groups, mfa } => (AuthMethod::Oidc, groups, mfa, None),
+    };
+    let grants = crate::authz::grants_of(tx, account.id, &groups, account.issuer.as_deref())?;
+    Ok(Principal {
+        id: account.id,
+        kind: account.kind,
+        name: account.name.clone(),
+        home: account.home,
+        grants: grants.into(),
+        groups: groups.into(),
+        token,
+        method,
+        mfa,
+    })
+}
+
+fn enabled(account: Option<&Account>) -> Result<(), Refusal> {
+    match account {
+        None => Err(Refusal::PrincipalGone),
+        Some(account) if account.disabled => Err(Refusal::PrincipalDisabled),
+        Some(_) => Ok(()),
+    }
+}
+
+/// What a credential says about itself, as far as that is no secret.
+fn claimed(credential: &Credential) -> String {
+    match credential {
+        Credential::Token(text) => text.id.to_string(),
+        Credential::Password { user, .. } => user.chars().filter(|c| !c.is_control()).collect(),
+        Credential::Jwt(_) | Credential::Session(_) => String::new(),
+    }
+}

@@ -1,0 +1,377 @@
+//! The verbs on tenants and projects.
+
+use falaj_base::{
+    Action, Ctx, Error, Name, Page, PageQuery, ProjectId, Resource, Result, Scope, TenantId, code,
+};
+use falaj_store::db::{Db, Tx};
+use falaj_store::record::Change;
+
+use super::project::{NewProject, Project, ProjectPatch};
+use super::tenant::{NewTenant, Tenant, TenantPatch};
+use super::{
+    PROJECT_CREATE, PROJECT_DELETE, PROJECT_READ, PROJECT_UPDATE, TENANT_CREATE, TENANT_DELETE,
+    TENANT_READ, TENANT_UPDATE, store,
+};
+use crate::residency::Residency;
+
+/// The tenants and projects of this platform.
+#[derive(Clone, Debug)]
+pub struct Tenancy {
+    db: Db,
+    /// The zone of a tenant that names none.
+    default_zone: Name,
+}
+
+impl Tenancy {
+    #[must_use]
+    pub fn new(db: Db, default_zone: Name) -> Self {
+        Self { db, default_zone }
+    }
+
+    /// The tenant of this name, if the caller may see it. Everything that names a tenant starts
+    /// here, so that *not yours* and *not there* are one code path and one text.
+    pub async fn tenant(&self, ctx: &Ctx, name: &Name) -> Result<Tenant> {
+        let wanted = name.clone();
+        let found = self.db.read(move |tx| store::find_tenant(tx, &wanted)).await?;
+        let resource = found.as_ref().map_or_else(|| absent("tenant", name), Tenant::resource);
+        see(ctx, &TENANT_READ, &resource, found).await
+    }
+
+    /// The project of this name, if the caller may see it: likewise.
+    pub async fn project(&self, ctx: &Ctx, tenant: &Name, name: &Name) -> Result<Project> {
+        let (of, wanted) = (tenant.clone(), name.clone());
+        let found = self.db.read(move |tx| store::find_project(tx, &of, &wanted)).await?;
+        let shown = format!("{tenant}/{name}");
+        let resource = found.as_ref().map_or_else(|| absent("project", &shown), Project::resource);
+        see(ctx, &PROJECT_READ, &resource, found).await
+    }
+
+    pub async fn create_tenant(&self, ctx: &Ctx, new: NewTenant) -> Result<Tenant> {
+        let zone = new.zone.unwrap_or_else(|| self.default_zone.clone());
+        let tenant = Tenant {
+            id: TenantId::new(),
+            name: new.name,
+            display_name: new.display_name,
+            allowed_zones: with_home(new.allowed_zones.unwrap_or_default(), &zone),
+            zone,
+            created_at: self.db.now(),
+        };
+        // It does not exist yet: creating it is an act on the platform.
+        let resource = Resource::new("tenant", tenant.id, Scope::Platform)
+            .in_zone(tenant.zone.as_str())
+            .shown_as(tenant.name.as_str());
+        ctx.authorize(&TENANT_CREATE, &resource).await?;
+        let ctx = ctx.clone();
+        self.db
+            .write(move |tx| {
+                require_zones(tx, &tenant)?;
+                store::insert_tenant(tx, &tenant)?;
+                let change = Change::new(&TENANT_CREATE, &resource)
+                    .event("tenant.created", &tenant)
+                    .after(&tenant)
+                    .reply(201, &tenant);
+                tx.record(&ctx, change)?;
+                Ok(tenant)
+            })
+            .await
+    }
+
+    pub async fn update_tenant(&self, ctx: &Ctx, name: Name, patch: TenantPatch) -> Result<Tenant> {
+        let old = self.tenant(ctx, &name).await?;
+        let resource = old.resource();
+        ctx.authorize(&TENANT_UPDATE, &resource).await?;
+        let mut tenant = old.clone();
+        if patch.display_name.is_some() {
+            tenant.display_name = patch.display_name;
+        }
+        if let Some(zones) = patch.allowed_zones {
+            tenant.allowed_zones = with_home(zones, &tenant.zone);
+        }
+        let ctx = ctx.clone();
+        self.db
+            .write(move |tx| {
+                require_zones(tx, &tenant)?;
+                refuse_stranded(tx, &tenant)?;
+                store::update_tenant(tx, &tenant)?;
+                let change = Change::new(&TENANT_UPDATE, &resource)
+                    .event("tenant.updated", &tenant)
+                    .before(&old)
+                    .after(&tenant);
+                tx.record(&ctx, change)?;
+                Ok(tenant)
+            })
+            .await
+    }
+
+    /// Deletes a tenant that holds nothing any more; the database refuses any other.
+    pub async fn delete_tenant(&self, ctx: &Ctx, name: Name) -> Result<()> {
+        let tenant = self.tenant(ctx, &name).await?;
+        let resource = tenant.resource();
+        ctx.authorize(&TENANT_DELETE, &resource).await?;
+        let ctx = ctx.clone();
+        self.db
+            .write(move |tx| {
+                store::delete_tenant(tx, tenant.id).map_err(|error| {
+                    still_holds(error, "the tenant still has projects, principals or keys")
+                })?;
+                let change = Change::new(&TENANT_DELETE, &resource)
+                    .event("tenant.deleted", &tenant)
+                    .before(&tenant);
+                tx.record(&ctx, change)
+            })
+            .await
+    }
+
+    pub async fn list_tenants(&self, ctx: &Ctx, query: PageQuery) -> Result<Page<Tenant>> {
+        let limit = query.limit()?;
+        ctx.filtered(&TENANT_READ);
+        let ctx = ctx.clone();
+        self.db
+            .read(move |tx| {
+                let visible = visible(
+                    limit,
+                    query.after(),
+                    |after, count| store::list_tenants(tx, after, count),
+                    |tenant| ctx.allows(&TENANT_READ, &tenant.resource()),
+                    |tenant| tenant.name.to_string(),
+                )?;
+                Ok(Page::cut(visible, limit, |tenant| tenant.name.to_string()))
+            })
+            .await
+    }
+
+    pub async fn create_project(
+        &self,
+        ctx: &Ctx,
+        tenant: Name,
+        new: NewProject,
+    ) -> Result<Project> {
+        let tenant = self.tenant(ctx, &tenant).await?;
+        let project = Project {
+            id: ProjectId::new(),
+            tenant_id: tenant.id,
+            tenant: tenant.name.clone(),
+            name: new.name,
+            display_name: new.display_name,
+            zone: new.zone.unwrap_or_else(|| tenant.zone.clone()),
+            classification: new.classification,
+            purpose: new.purpose,
+            tags: new.tags,
+            created_at: self.db.now(),
+        };
+        let resource = Resource::new("project", project.id, Scope::Tenant(tenant.id))
+            .with(project.attributes())
+            .shown_as(format!("{}/{}", tenant.name, project.name));
+        ctx.authorize(&PROJECT_CREATE, &resource).await?;
+        let ctx = ctx.clone();
+        self.db
+            .write(move |tx| {
+                require_allowed(&tenant, &project.zone)?;
+                Residency::require(tx, &tenant.zone, &project.zone)?;
+                store::insert_project(tx, &project)?;
+                let change = Change::new(&PROJECT_CREATE, &resource)
+                    .event("project.created", &project)
+                    .after(&project)
+                    .reply(201, &project);
+                tx.record(&ctx, change)?;
+                Ok(project)
+            })
+            .await
+    }
+
+    pub async fn update_project(
+        &self,
+        ctx: &Ctx,
+        tenant: Name,
+        name: Name,
+        patch: ProjectPatch,
+    ) -> Result<Project> {
+        let old = self.project(ctx, &tenant, &name).await?;
+        let resource = old.resource();
+        ctx.authorize(&PROJECT_UPDATE, &resource).await?;
+        let project = Project {
+            display_name: patch.display_name.or_else(|| old.display_name.clone()),
+            classification: patch.classification.or_else(|| old.classification.clone()),
+            purpose: patch.purpose.or_else(|| old.purpose.clone()),
+            tags: patch.tags.unwrap_or_else(|| old.tags.clone()),
+            ..old.clone()
+        };
+        let ctx = ctx.clone();
+        self.db
+            .write(move |tx| {
+                store::update_project(tx, &project)?;
+                let change = Change::new(&PROJECT_UPDATE, &resource)
+                    .event("project.updated", &project)
+                    .before(&old)
+                    .after(&project);
+                tx.record(&ctx, change)?;
+                Ok(project)
+            })
+            .await
+    }
+
+    pub async fn delete_project(&self, ctx: &Ctx, tenant: Name, name: Name) -> Result<()> {
+        let project = self.project(ctx, &tenant, &name).await?;
+        let resource = project.resource();
+        ctx.authorize(&PROJECT_DELETE, &resource).await?;
+        let ctx = ctx.clone();
+        self.db
+            .write(move |tx| {
+                store::delete_project(tx, &project)
+                    .map_err(|error| still_holds(error, "the project still holds something"))?;
+                let change = Change::new(&PROJECT_DELETE, &resource)
+                    .event("project.deleted", &project)
+                    .before(&project);
+                tx.record(&ctx, change)
+            })
+            .await
+    }
+
+    pub async fn list_projects(
+        &self,
+        ctx: &Ctx,
+        tenant: Name,
+        query: PageQuery,
+    ) -> Result<Page<Project>> {
+        let limit = query.limit()?;
+        let tenant = self.tenant(ctx, &tenant).await?;
+        ctx.filtered(&PROJECT_READ);
+        let ctx = ctx.clone();
+        self.db
+            .read(move |tx| {
+                let visible = visible(
+                    limit,
+                    query.after(),
+                    |after, count| store::list_projects(tx, tenant.id, after, count),
+                    |project| ctx.allows(&PROJECT_READ, &project.resource()),
+                    |project| project.name.to_string(),
+                )?;
+                Ok(Page::cut(visible, limit, |project| project.name.to_string()))
+            })
+            .await
+    }
+
+    /// Makes the tenant and project of a fresh installation, unless there is any tenant.
+    pub async fn ensure_default(&self) -> Result<()> {
+        let ctx = Ctx::system("first-start");
+        let any = self.db.read(|tx| store::list_tenants(tx, "", 1)).await?;
+        if !any.is_empty() {
+            return Ok(());
+        }
+        let name = Name::new("default")?;
+        let tenant = NewTenant {
+            name: name.clone(),
+            display_name: None,
+            zone: None,
+            allowed_zones: None,
+        };
+        self.create_tenant(&ctx, tenant).await?;
+        let project = NewProject {
+            name: name.clone(),
+            display_name: None,
+            zone: None,
+            classification: None,
+            purpose: None,
+            tags: std::collections::BTreeMap::new(),
+        };
+        self.create_project(&ctx, name, project).await.map(drop)
+    }
+}
+
+/// What stands in for something that does not exist, so that asking for it is judged, and on the
+/// audit log, like asking for something of another tenant.
+fn absent(kind: &'static str, shown: impl std::fmt::Display) -> Resource {
+    Resource::new(kind, &shown, Scope::Platform).shown_as(shown.to_string())
+}
+
+/// Gives `found` to a caller who may see it; to anyone else it does not exist.
+async fn see<T>(
+    ctx: &Ctx,
+    action: &'static Action,
+    resource: &Resource,
+    found: Option<T>,
+) -> Result<T> {
+    let not_there = || Error::not_found(resource.kind, resource.shown());
+    match ctx.authorize(action, resource).await {
+        Ok(()) => found.ok_or_else(not_there),
+        Err(error) if matches!(error.code().id, "not-found" | "forbidden") => Err(not_there()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads on, page by page, until `limit` + 1 items that the caller may see are found.
+fn visible<T>(
+    limit: usize,
+    start: &str,
+    mut fetch: impl FnMut(&str, usize) -> Result<Vec<T>>,
+    allowed: impl Fn(&T) -> bool,
+    key: impl Fn(&T) -> String,
+) -> Result<Vec<T>> {
+    let mut seen = Vec::new();
+    let mut after = start.to_owned();
+    loop {
+        let batch = fetch(&after, limit + 1)?;
+        let last_batch = batch.len() <= limit;
+        if let Some(last) = batch.last() {
+            after = key(last);
+        }
+        seen.extend(batch.into_iter().filter(&allowed));
+        if last_batch || seen.len() > limit {
+            return Ok(seen);
+        }
+    }
+}
+
+/// A tenant's own zone is always among those it allows.
+fn with_home(mut zones: Vec<Name>, home: &Name) -> Vec<Name> {
+    zones.push(home.clone());
+    zones.sort();
+    zones.dedup();
+    zones
+}
+
+/// Every allowed zone must be one the tenant's data may lawfully be placed in.
+fn require_zones(tx: &mut Tx<'_>, tenant: &Tenant) -> Result<()> {
+    for zone in &tenant.allowed_zones {
+        Residency::require(tx, &tenant.zone, zone)?;
+    }
+    Ok(())
+}
+
+fn require_allowed(tenant: &Tenant, zone: &Name) -> Result<()> {
+    if tenant.allowed_zones.contains(zone) {
+        return Ok(());
+    }
+    let allowed: Vec<&str> = tenant.allowed_zones.iter().map(Name::as_str).collect();
+    Err(Error::new(
+        &code::RESIDENCY,
+        format!(
+            "rule tenant-zones: tenant `{}` allows the zones {}; not `{zone}`",
+            tenant.name,
+            allowed.join(", ")
+        ),
+    )
+    .at("zone"))
+}
+
+/// A zone cannot be taken from a tenant while one of its projects lies there.
+fn refuse_stranded(tx: &mut Tx<'_>, tenant: &Tenant) -> Result<()> {
+    let mut after = String::new();
+    loop {
+        let projects = store::list_projects(tx, tenant.id, &after, 1000)?;
+        let Some(last) = projects.last() else { return Ok(()) };
+        after = last.name.to_string();
+        let stranded = projects.iter().find(|p| !tenant.allowed_zones.contains(&p.zone));
+        if let Some(project) = stranded {
+            return Err(Error::new(
+                &code::IN_USE,
+                format!("project `{}` lies in zone `{}`", project.name, project.zone),
+            )
+            .at("allowed_zones"));
+        }
+    }
+}
+
+fn still_holds(error: Error, text: &str) -> Error {
+    if error.code() == &code::IN_USE { Error::new(&code::IN_USE, text) } else { error }
+}

@@ -1,0 +1,140 @@
+//! Says "not now" early rather than "too late" late.
+//!
+//! A bounded number of requests is worked on, a bounded number waits a bounded time, and the rest
+//! is refused at once with a hint when to return. Transfers, which last, have slots of their own:
+//! a hundred downloads do not keep one small call waiting. Health checks need no slot, so a full
+//! server is still known to be alive.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use falaj_base::{Error, Result, code};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::http::config::LimitsConfig;
+use crate::http::held::Held;
+use crate::http::reply::refuse;
+use crate::http::route::RouteKind;
+use crate::metrics::Metrics;
+
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The slots of the whole server.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots {
+    calls: Lane,
+    streams: Lane,
+    metrics: Metrics,
+}
+
+#[derive(Clone, Debug)]
+struct Lane {
+    permits: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+    max_waiting: usize,
+    max_wait: Duration,
+    limit: &'static str,
+}
+
+impl Slots {
+    pub(crate) fn new(limits: &LimitsConfig, metrics: Metrics) -> Self {
+        let lane = |slots: usize, limit: &'static str| Lane {
+            permits: Arc::new(Semaphore::new(slots)),
+            waiting: Arc::default(),
+            max_waiting: limits.max_queued,
+            max_wait: limits.max_queue_wait.get(),
+            limit,
+        };
+        Self {
+            calls: lane(limits.max_in_flight, "limits.max_in_flight"),
+            streams: lane(limits.max_streams, "limits.max_streams"),
+            metrics,
+        }
+    }
+
+    async fn take(&self, kind: RouteKind) -> Result<Option<OwnedSemaphorePermit>> {
+        match kind {
+            RouteKind::Health => Ok(None),
+            RouteKind::Call => self.calls.take().await.map(Some),
+            RouteKind::Stream | RouteKind::Grpc => self.streams.take().await.map(Some),
+        }
+    }
+}
+
+impl Lane {
+    async fn take(&self) -> Result<OwnedSemaphorePermit> {
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            return Ok(permit);
+        }
+        let _place = Place::take(&self.waiting, self.max_waiting).ok_or_else(|| self.refusal())?;
+        let turn = Arc::clone(&self.permits).acquire_owned();
+        match tokio::time::timeout(self.max_wait, turn).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) | Err(_) => Err(self.refusal()),
+        }
+    }
+
+    fn refusal(&self) -> Error {
+        let message = format!("the server is at its limit (`{}`)", self.limit);
+        Error::new(&code::OVERLOADED, message).retry_after(RETRY_AFTER)
+    }
+}
+
+/// A place in the queue.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn take(waiting: &'a AtomicUsize, max: usize) -> Option<Self> {
+        let place = Self(waiting);
+        // Dropping the place on refusal takes the count back.
+        (waiting.fetch_add(1, Ordering::AcqRel) < max).then_some(place)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Holds a slot from here until the last byte of the reply.
+pub(crate) async fn limit(State(slots): State<Slots>, request: Request, next: Next) -> Response {
+    match slots.take(RouteKind::of(&request)).await {
+        Ok(None) => next.run(request).await,
+        Ok(Some(permit)) => next.run(request).await.map(|body| Held::wrap(body, permit)),
+        Err(error) => {
+            slots.metrics.count_shed();
+            refuse(error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_lane_refuses_and_recovers() {
+        let lane = Lane {
+            permits: Arc::new(Semaphore::new(1)),
+            waiting: Arc::default(),
+            max_waiting: 1,
+            max_wait: Duration::from_millis(40),
+            limit: "limits.max_in_flight",
+        };
+        let held = lane.take().await.unwrap();
+        let (waited, refused) = tokio::join!(lane.take(), lane.take());
+        for answer in [waited, refused] {
+            let error = answer.unwrap_err();
+            assert_eq!(error.code(), &code::OVERLOADED);
+            assert_eq!(error.wait(), Some(RETRY_AFTER));
+        }
+        assert_eq!(lane.waiting.load(Ordering::Acquire), 0);
+        drop(held);
+        lane.take().await.unwrap();
+    }
+}

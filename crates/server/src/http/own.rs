@@ -1,0 +1,94 @@
+//! The server's own routes: health, metrics, and the description of all the others.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::Extension;
+use axum::body::Bytes;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use falaj_base::{Action, Ctx, Resource, Result, Role};
+use falaj_web::{Doc, Module, Routes, problem_response};
+use http::Method;
+use http::header::CONTENT_TYPE;
+
+use super::health::Readiness;
+use crate::metrics::{self, Metrics};
+
+pub static METRICS_READ: Action =
+    Action::read("metrics:read", Role::Viewer, "Read the server's metrics").and_auditor();
+
+/// The description is the same for everyone, so whoever has a credential may read it.
+pub static API_READ: Action =
+    Action::read("api:read", Role::Viewer, "Read the description of the API").and_auditor();
+
+pub static ACTIONS: &[&Action] = &[&METRICS_READ, &API_READ];
+
+/// The OpenAPI document, filled in once every module is known.
+pub type Description = Arc<OnceLock<Bytes>>;
+
+/// The module of the server itself.
+#[must_use]
+pub fn module(readiness: Readiness, metrics: Metrics, description: Description) -> Module {
+    let doc = |summary, gives| Doc { summary, gives: Some(gives), ..Doc::default() };
+    let ready = move || {
+        let readiness = readiness.clone();
+        async move { answer(readiness.check().await.map(|()| status("ready"))) }
+    };
+    let metrics = move |Extension(ctx): Extension<Ctx>| {
+        let metrics = metrics.clone();
+        async move { answer(show_metrics(&ctx, &metrics).await) }
+    };
+    let describe = move |Extension(ctx): Extension<Ctx>| {
+        let description = Arc::clone(&description);
+        async move { describe(&ctx, &description) }
+    };
+    let json = "application/json";
+    let routes = Routes::new(Arc::new(()))
+        .public(
+            Method::GET,
+            "/health/live",
+            doc("Whether the process runs", json),
+            get(|| async { status("live") }),
+        )
+        .public(
+            Method::GET,
+            "/health/ready",
+            doc("Whether requests should be sent here", json),
+            get(ready),
+        )
+        .raw(
+            Method::GET,
+            "/metrics",
+            &METRICS_READ,
+            doc("The server's numbers, for Prometheus", "application/openmetrics-text"),
+            get(metrics),
+        )
+        .raw(
+            Method::GET,
+            "/openapi.json",
+            &API_READ,
+            doc("This description, as OpenAPI 3.1", json),
+            get(describe),
+        );
+    Module::new("server").actions(ACTIONS).routes(routes)
+}
+
+fn answer(result: Result<Response>) -> Response {
+    result.unwrap_or_else(|error| problem_response(&error))
+}
+
+fn status(word: &'static str) -> Response {
+    axum::Json(serde_json::json!({ "status": word })).into_response()
+}
+
+async fn show_metrics(ctx: &Ctx, metrics: &Metrics) -> Result<Response> {
+    ctx.authorize(&METRICS_READ, &Resource::platform()).await?;
+    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.encode()?).into_response())
+}
+
+fn describe(ctx: &Ctx, description: &Description) -> Response {
+    // There is no one resource to ask about: a credential is all it takes.
+    ctx.filtered(&API_READ);
+    let document = description.get().cloned().unwrap_or_default();
+    ([(CONTENT_TYPE, "application/json")], document).into_response()
+}

@@ -1,0 +1,170 @@
+//! The one router, and the layers around it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::Response;
+use falaj_base::{Error, Gate, Result, code};
+use falaj_governance::identity::Authenticator;
+use falaj_governance::identity::origin::Origin;
+use falaj_store::db::Db;
+use falaj_web::{Endpoint, Module, openapi, problem_response};
+use http::{Method, Uri};
+use serde_json::Value;
+
+use super::config::{LimitsConfig, ServerConfig};
+use super::drain::Drain;
+use super::middleware::admit::{Rules, admit};
+use super::middleware::auth::{Door, authenticate};
+use super::middleware::body::{Intake, buffer};
+use super::middleware::context::{self, SharedGate};
+use super::middleware::deadline::{self, Deadlines};
+use super::middleware::rate::RateLimit;
+use super::middleware::shed::{self, Slots};
+use super::middleware::slow_body::{self, Patience};
+use super::middleware::{catch_panic, idempotency, observe, request_id, security_headers};
+use super::own::Description;
+use super::route::{Access, Route, RouteKind, RouteTable};
+use crate::grpc;
+use crate::metrics::Metrics;
+
+/// What the router is made of.
+pub struct App<'a> {
+    pub server: &'a ServerConfig,
+    pub limits: &'a LimitsConfig,
+    pub modules: Vec<Module>,
+    pub description: Description,
+    pub db: Db,
+    pub gate: Arc<dyn Gate>,
+    pub authenticator: Arc<Authenticator>,
+    pub public_origin: Option<Origin>,
+    pub metrics: Metrics,
+    pub drain: Drain,
+}
+
+impl std::fmt::Debug for App<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("modules", &self.modules).finish_non_exhaustive()
+    }
+}
+
+/// Composes everything into one service.
+pub fn build(app: App<'_>) -> Result<Router> {
+    let document = openapi::document(&app.modules, env!("CARGO_PKG_VERSION"));
+    let mut rows = route_table(&app.modules, &document);
+    let text = serde_json::to_vec(&document).map_err(Error::internal)?;
+    app.description.set(text.into()).map_err(|_| Error::internal("described twice"))?;
+
+    let (services, service_rows) = grpc::services(app.drain.clone())?;
+    rows.extend(service_rows);
+    let endpoints = app.modules.into_iter().flat_map(|module| module.endpoints);
+    let router = endpoints
+        .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.handler))
+        .merge(services)
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(wrong_method);
+
+    let door = Door {
+        authenticator: app.authenticator,
+        public_origin: app.public_origin,
+        rate: RateLimit::new(app.limits),
+    };
+    let inner = inner_layers(router, app.limits, app.db, app.gate, door);
+    Ok(outer_layers(inner, app.server, app.limits, RouteTable::new(rows), app.metrics))
+}
+
+/// From the door to the handler; the last one added is the first one passed.
+fn inner_layers(
+    router: Router,
+    limits: &LimitsConfig,
+    db: Db,
+    gate: Arc<dyn Gate>,
+    door: Door,
+) -> Router {
+    router
+        .layer(DefaultBodyLimit::max(limits.max_decompressed_size.as_usize()))
+        .layer(from_fn_with_state(SharedGate(gate), context::build))
+        .layer(from_fn_with_state(db, idempotency::remember))
+        .layer(from_fn_with_state(Intake::new(limits), buffer))
+        .layer(from_fn_with_state(Patience::new(limits), slow_body::guard))
+        .layer(from_fn_with_state(door, authenticate))
+}
+
+/// From the socket to the door.
+fn outer_layers(
+    router: Router,
+    server: &ServerConfig,
+    limits: &LimitsConfig,
+    table: RouteTable,
+    metrics: Metrics,
+) -> Router {
+    router
+        .layer(from_fn_with_state(Deadlines::new(limits), deadline::enforce))
+        .layer(from_fn_with_state(Slots::new(limits, metrics.clone()), shed::limit))
+        .layer(from_fn_with_state(Rules::new(server, limits, table), admit))
+        .layer(from_fn(catch_panic::contain))
+        .layer(from_fn(grpc::translate))
+        .layer(from_fn(security_headers::add))
+        .layer(from_fn_with_state(metrics, observe::watch))
+        .layer(from_fn(request_id::assign))
+}
+
+/// Every route of `modules`, for the middleware and for the test that walks them all.
+#[must_use]
+pub fn route_table(modules: &[Module], document: &Value) -> Vec<Route> {
+    let endpoints = modules.iter().flat_map(|module| &module.endpoints);
+    endpoints
+        .map(|endpoint| Route {
+            method: endpoint.method.clone(),
+            path: endpoint.path.to_owned(),
+            access: endpoint.action.map_or(Access::Public, Access::Action),
+            kind: kind(endpoint, document),
+        })
+        .collect()
+}
+
+/// An endpoint that takes or gives anything but small documents is a transfer; what it takes and
+/// gives stands in its own description.
+fn kind(endpoint: &Endpoint, document: &Value) -> RouteKind {
+    if endpoint.path.starts_with("/health/") {
+        return RouteKind::Health;
+    }
+    let method = endpoint.method.as_str().to_ascii_lowercase();
+    let operation = &document["paths"][endpoint.path.replace("{*", "{")][method];
+    let replies = operation["responses"].as_object().into_iter().flatten();
+    let bodies = replies.map(|(_, reply)| reply).chain([&operation["requestBody"]]);
+    let media: HashSet<&str> = bodies
+        .filter_map(|body| body["content"].as_object())
+        .flat_map(|content| content.keys().map(String::as_str))
+        .collect();
+    if media.iter().all(|media| is_document(media)) { RouteKind::Call } else { RouteKind::Stream }
+}
+
+fn is_document(media: &str) -> bool {
+    matches!(
+        media,
+        "application/json"
+            | "application/x-www-form-urlencoded"
+            | "application/openmetrics-text"
+            | "text/html"
+            | "text/plain"
+            | "application/x-pem-file"
+    )
+}
+
+/// Only a caller with a credential gets this far: the door answers the others.
+async fn unknown_route(request: Request) -> Response {
+    if grpc::is_grpc(request.headers()) {
+        let status = tonic::Status::unimplemented("there is no such method here");
+        return status.into_http::<()>().map(|()| axum::body::Body::empty());
+    }
+    problem_response(&Error::not_found("route", request.uri().path()))
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> Response {
+    let message = format!("{} is not a method of {}", method.as_str(), uri.path());
+    problem_response(&Error::new(&code::METHOD_NOT_ALLOWED, message))
+}

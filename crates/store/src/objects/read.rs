@@ -1,0 +1,303 @@
+//! Reading a blob: whole, with its digest verified, or any range of it.
+//!
+//! The next chunk is fetched and opened while the last one is handed out, and hashed beside both.
+//! Dropping the stream stops everything that is on its way.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{Context, SHA256};
+use bytes::Bytes;
+use falaj_base::{ByteSize, Error, Result, TenantId, code};
+use futures::Stream;
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::failure::store_error;
+use super::root::Root;
+use super::row::BlobRow;
+use super::{blob_name, open_digest};
+use crate::seal::{DataKey, HEADER_LEN, Layout, SEGMENT_LEN, SegmentOpener};
+
+/// Up to this much it is not worth handing the work to another thread.
+const INLINE: usize = 2 * SEGMENT_LEN;
+
+/// The plaintext of a blob, as it is read.
+pub type BlobStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
+
+/// A blob opened for reading.
+#[derive(Clone, Debug)]
+pub struct Blob {
+    size: u64,
+    sha256: [u8; 32],
+    /// How many segments are read at a time.
+    chunk: u64,
+    source: Arc<Source>,
+}
+
+#[derive(Debug)]
+struct Source {
+    root: Arc<Root>,
+    location: Path,
+    layout: Layout,
+    header: Vec<u8>,
+    opener: SegmentOpener,
+}
+
+impl Blob {
+    pub(super) fn new(
+        chunk: ByteSize,
+        root: Arc<Root>,
+        tenant: TenantId,
+        row: &BlobRow,
+        key: &DataKey,
+    ) -> Result<Self> {
+        let layout = Layout::new(row.size).ok_or_else(|| damaged("a blob has no valid size"))?;
+        let source = Source {
+            location: root.location(tenant, row.id),
+            root,
+            layout,
+            header: row.header.clone(),
+            opener: SegmentOpener::new(key, &blob_name(tenant, row.id), &row.header)?,
+        };
+        Ok(Self {
+            size: row.size,
+            sha256: open_digest(key, tenant, row)?,
+            chunk: (chunk.bytes() / SEGMENT_LEN as u64).max(1),
+            source: Arc::new(source),
+        })
+    }
+
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    #[must_use]
+    pub fn sha256(&self) -> &[u8; 32] {
+        &self.sha256
+    }
+
+    /// The whole content. Its last piece comes only after the digest was found right.
+    #[must_use]
+    pub fn read(&self) -> BlobStream {
+        let segments = 0..self.source.layout.segments();
+        self.stream(segments, 0..self.size, Some(Digest::new(self.sha256)))
+    }
+
+    /// The bytes of `range`, which must lie within the content. Every segment is authenticated;
+    /// the digest of the whole cannot be.
+    pub fn read_range(&self, range: Range<u64>) -> Result<BlobStream> {
+        if range.start > range.end || range.end > self.size {
+            let shown = format!("{}..{}", range.start, range.end);
+            return Err(Error::invalid("range", shown, format!("within 0..{}", self.size)));
+        }
+        if range.is_empty() {
+            return Ok(Box::pin(futures::stream::empty()));
+        }
+        let layout = &self.source.layout;
+        let segments = layout.segment_for(range.start)..layout.segment_for(range.end - 1) + 1;
+        Ok(self.stream(segments, range, None))
+    }
+
+    fn stream(&self, segments: Range<u64>, range: Range<u64>, digest: Option<Digest>) -> BlobStream {
+        let first = self.source.layout.plaintext_range(segments.start).start;
+        let reader = Reader {
+            source: self.source.clone(),
+            chunk: self.chunk,
+            segments,
+            skip: range.start - first,
+            left: range.end - range.start,
+            digest,
+            ahead: None,
+            ready: VecDeque::new(),
+        };
+        Box::pin(futures::stream::try_unfold(reader.prefetch(), |mut reader| async move {
+            Ok(reader.next().await?.map(|piece| (piece, reader)))
+        }))
+    }
+}
+
+/// A read in progress.
+struct Reader {
+    source: Arc<Source>,
+    chunk: u64,
+    /// The segments not yet asked for.
+    segments: Range<u64>,
+    /// Plaintext before the wanted range in the first segment, and how much is still wanted.
+    skip: u64,
+    left: u64,
+    digest: Option<Digest>,
+    ahead: Option<AbortOnDropHandle<Result<Vec<Bytes>>>>,
+    ready: VecDeque<Bytes>,
+}
+
+impl Reader {
+    /// Starts on the next chunk.
+    fn prefetch(mut self) -> Self {
+        self.fetch_ahead();
+        self
+    }
+
+    fn fetch_ahead(&mut self) {
+        if self.segments.is_empty() {
+            return;
+        }
+        let end = (self.segments.start + self.chunk).min(self.segments.end);
+        let wanted = self.segments.start..end;
+        self.segments.start = end;
+        let source = self.source.clone();
+        let task = tokio::spawn(async move { source.fetch(wanted).await });
+        self.ahead = Some(AbortOnDropHandle::new(task));
+    }
+
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        loop {
+            if let Some(piece) = self.ready.pop_front() {
+                return Ok(Some(piece));
+            }
+            let Some(ahead) = self.ahead.take() else { return Ok(None) };
+            let pieces = ahead.await.map_err(Error::internal)??;
+            self.fetch_ahead();
+            if let Some(digest) = &mut self.digest {
+                digest.update(&pieces).await?;
+                if self.ahead.is_none() {
+                    digest.verify().await?;
+                }
+            }
+            for piece in pieces {
+                let piece = self.trim(piece);
+                if !piece.is_empty() {
+                    self.ready.push_back(piece);
+                }
+            }
+        }
+    }
+
+    fn trim(&mut self, mut piece: Bytes) -> Bytes {
+        let len = |bytes: u64, most: usize| usize::try_from(bytes).unwrap_or(most).min(most);
+        let skip = len(self.skip, piece.len());
+        self.skip -= skip as u64;
+        let mut piece = piece.split_off(skip);
+        piece.truncate(len(self.left, piece.len()));
+        self.left -= piece.len() as u64;
+        piece
+    }
+}
+
+impl Source {
+    /// Reads some segments and opens them.
+    async fn fetch(self: Arc<Self>, segments: Range<u64>) -> Result<Vec<Bytes>> {
+        // The header is read with the first segment, to be compared with the one in the row.
+        let first = self.layout.sealed_range(segments.start);
+        let start = if segments.start == 0 { 0 } else { first.start };
+        let range = start..self.layout.sealed_range(segments.end - 1).end;
+        let len = range.end - range.start;
+        let sealed = match self.root.store.get_range(&self.location, range).await {
+            Ok(sealed) if sealed.len() as u64 == len => Vec::from(sealed),
+            Ok(_) => return Err(damaged("the stored bytes are cut short")),
+            Err(error) => return Err(self.failed(error).await),
+        };
+        if sealed.len() <= INLINE {
+            return self.open(segments, sealed);
+        }
+        let opened = spawn_blocking(move || self.open(segments, sealed)).await;
+        opened.map_err(Error::internal)?
+    }
+
+    /// Tells a store that fails from bytes that are not all there: stores have no common error
+    /// for a range beyond the end.
+    async fn failed(&self, error: object_store::Error) -> Error {
+        match self.root.store.head(&self.location).await {
+            Ok(found) if found.size != self.layout.sealed_len() => {
+                damaged("the stored bytes are cut short").caused_by(error)
+            }
+            _ => store_error(error),
+        }
+    }
+
+    /// Opens the segments in place; the pieces share one buffer.
+    fn open(&self, segments: Range<u64>, mut sealed: Vec<u8>) -> Result<Vec<Bytes>> {
+        let mut at = 0;
+        if segments.start == 0 {
+            if sealed.get(..HEADER_LEN) != Some(self.header.as_slice()) {
+                return Err(damaged("the stored bytes have another header"));
+            }
+            at = HEADER_LEN;
+        }
+        let mut places = Vec::new();
+        for segment in segments {
+            let range = self.layout.sealed_range(segment);
+            let len = usize::try_from(range.end - range.start).map_err(Error::internal)?;
+            let last = self.layout.is_last(segment);
+            let plain = self.opener.open(segment, last, &mut sealed[at..at + len])?.len();
+            places.push(at..at + plain);
+            at += len;
+        }
+        let opened = Bytes::from(sealed);
+        Ok(places.into_iter().map(|place| opened.slice(place)).collect())
+    }
+}
+
+/// The running digest of a whole read.
+struct Digest {
+    expected: [u8; 32],
+    state: DigestState,
+}
+
+enum DigestState {
+    Idle(Context),
+    Busy(JoinHandle<Context>),
+    Taken,
+}
+
+impl Digest {
+    fn new(expected: [u8; 32]) -> Self {
+        Self { expected, state: DigestState::Idle(Context::new(&SHA256)) }
+    }
+
+    /// Takes more plaintext; hashing it may go on after this returns.
+    async fn update(&mut self, pieces: &[Bytes]) -> Result<()> {
+        let mut context = self.idle().await?;
+        let len: usize = pieces.iter().map(Bytes::len).sum();
+        if len <= INLINE {
+            for piece in pieces {
+                context.update(piece);
+            }
+            self.state = DigestState::Idle(context);
+            return Ok(());
+        }
+        let pieces = pieces.to_vec();
+        self.state = DigestState::Busy(spawn_blocking(move || {
+            for piece in &pieces {
+                context.update(piece);
+            }
+            context
+        }));
+        Ok(())
+    }
+
+    async fn verify(&mut self) -> Result<()> {
+        if self.idle().await?.finish().as_ref() == self.expected {
+            Ok(())
+        } else {
+            Err(damaged("the content does not have the digest it was stored with"))
+        }
+    }
+
+    async fn idle(&mut self) -> Result<Context> {
+        match std::mem::replace(&mut self.state, DigestState::Taken) {
+            DigestState::Idle(context) => Ok(context),
+            DigestState::Busy(task) => task.await.map_err(Error::internal),
+            DigestState::Taken => Err(Error::internal("a digest was used after its end")),
+        }
+    }
+}
+
+fn damaged(text: &str) -> Error {
+    Error::new(&code::INTEGRITY, text)
+}

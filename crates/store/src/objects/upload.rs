@@ -1,0 +1,270 @@
+//! An upload: plaintext in, hashed and sealed as it arrives, durable before it is staged.
+//!
+//! Three things run at once: the next batch arrives, the last one is hashed and sealed on blocking
+//! threads (apart from each other: hashing is the slower one by far), and parts go out.
+
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::digest::{Context, SHA256};
+use aws_lc_rs::hmac;
+use bytes::Bytes;
+use falaj_base::{BlobId, Error, KeyId, Name, Result, TenantId, code};
+use futures::{Stream, StreamExt};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::writer::BlobWriter;
+use super::{Objects, blob_name, row};
+use crate::keys::TenantKey;
+use crate::seal::{self, HEADER_LEN, Layout, Sealer};
+
+/// How much plaintext is hashed and sealed in one go.
+const BATCH: usize = 1 << 20;
+/// Up to this much it is not worth handing the work to another thread.
+const INLINE: usize = 64 << 10;
+/// How often a long upload shows that it is alive.
+const TOUCH_EVERY: Duration = Duration::from_mins(1);
+
+/// What the caller says about the bytes it sends; both are checked if given.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Expected {
+    pub size: Option<u64>,
+    pub sha256: Option<[u8; 32]>,
+}
+
+/// Bytes that are durable but not visible: the next transaction attaches them, or the collector
+/// removes them.
+#[derive(Clone, Debug)]
+pub struct Staged {
+    pub blob: BlobId,
+    pub size: u64,
+    pub sha256: [u8; 32],
+    pub zone: Name,
+    pub(super) root: Name,
+    pub(super) key: KeyId,
+    pub(super) header: [u8; HEADER_LEN],
+    /// The SHA-256, sealed.
+    pub(super) digest: Vec<u8>,
+    /// Equal for equal contents under the same key, and meaningless without it.
+    pub(super) tag: [u8; 32],
+}
+
+impl Objects {
+    /// Stores the bytes of `content` for a tenant in a zone.
+    pub async fn upload<S>(
+        &self,
+        tenant: TenantId,
+        zone: &Name,
+        content: S,
+        expected: Expected,
+    ) -> Result<Staged>
+    where
+        S: Stream<Item = Result<Bytes>> + Send,
+    {
+        self.check_zone(zone)?;
+        let limit = self.0.config.max_object.bytes().min(Layout::MAX_PLAINTEXT);
+        if expected.size.is_some_and(|size| size > limit) {
+            return Err(too_large(limit));
+        }
+        let root = self.root_in(zone)?.clone();
+        let key = self.0.keys.current(tenant, zone).await?;
+        let (blob, root_name, key_id) = (BlobId::new(), root.name.clone(), key.id);
+        let pending = move |tx: &mut crate::db::Tx<'_>| {
+            row::insert_pending(tx, blob, tenant, &root_name, key_id)
+        };
+        self.0.db.write(pending).await?;
+
+        let db = self.0.db.clone();
+        let in_flight = self.0.config.parts_in_flight;
+        let writer = BlobWriter::new(root, db, (tenant, blob), expected.size, in_flight);
+        let transfer = Transfer { objects: self, tenant, blob, key: &key, limit, expected };
+        match transfer.run(content, writer).await {
+            Ok(staged) => Ok(staged),
+            Err(error) => {
+                self.discard(blob).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives up an upload at once rather than after its grace period. If that fails too, the
+    /// grace period does it.
+    pub async fn discard(&self, blob: BlobId) {
+        if let Err(error) = self.0.db.write(move |tx| row::doom_staged(tx, blob)).await {
+            let error = error.chain();
+            tracing::warn!(%blob, error, "a failed upload stays until its grace period ends");
+        }
+    }
+}
+
+/// The work of one upload.
+struct Transfer<'a> {
+    objects: &'a Objects,
+    tenant: TenantId,
+    blob: BlobId,
+    key: &'a TenantKey,
+    limit: u64,
+    expected: Expected,
+}
+
+impl Transfer<'_> {
+    async fn run<S>(&self, content: S, mut writer: BlobWriter) -> Result<Staged>
+    where
+        S: Stream<Item = Result<Bytes>> + Send,
+    {
+        let name = blob_name(self.tenant, self.blob);
+        let sealer = Sealer::new(&self.key.key, &name)?;
+        let header = sealer.header();
+        let mut mill = Mill::Idle(Context::new(&SHA256), sealer);
+        let mut content = std::pin::pin!(content);
+        let (mut size, mut touched) = (0u64, Instant::now());
+        loop {
+            let batch = gather(&mut content).await?;
+            size += batch.iter().map(|piece| piece.len() as u64).sum::<u64>();
+            if size > self.limit {
+                return Err(too_large(self.limit));
+            }
+            let (hasher, sealer, out) = mill.wait().await?;
+            writer.write(out).await?;
+            if batch.is_empty() {
+                return self.close(hasher, sealer, header, size, writer).await;
+            }
+            mill = Mill::start(hasher, sealer, batch)?;
+            if touched.elapsed() > TOUCH_EVERY {
+                self.touch().await?;
+                touched = Instant::now();
+            }
+        }
+    }
+
+    async fn close(
+        &self,
+        hasher: Context,
+        sealer: Sealer,
+        header: [u8; HEADER_LEN],
+        size: u64,
+        mut writer: BlobWriter,
+    ) -> Result<Staged> {
+        let mut sha256 = [0; 32];
+        sha256.copy_from_slice(hasher.finish().as_ref());
+        self.check(size, &sha256)?;
+        writer.write(vec![sealer.finish()?]).await?;
+        writer.finish().await?;
+        // If the collector gave the upload up meanwhile, it must not leave bytes behind.
+        if let Err(error) = self.touch().await {
+            let root = self.objects.root_in(&self.key.zone)?;
+            root.remove(&root.location(self.tenant, self.blob), None).await?;
+            return Err(error);
+        }
+        let digest = seal::seal_small(&self.key.key, &blob_name(self.tenant, self.blob), &sha256)?;
+        Ok(Staged {
+            blob: self.blob,
+            size,
+            sha256,
+            zone: self.key.zone.clone(),
+            root: self.objects.root_in(&self.key.zone)?.name.clone(),
+            key: self.key.id,
+            header,
+            digest,
+            tag: content_tag(&self.key.key, &sha256)?,
+        })
+    }
+
+    fn check(&self, size: u64, sha256: &[u8; 32]) -> Result<()> {
+        if let Some(expected) = self.expected.size.filter(|expected| *expected != size) {
+            let text = format!("{size} bytes arrived, but {expected} were announced");
+            return Err(Error::new(&code::MALFORMED_BODY, text));
+        }
+        match &self.expected.sha256 {
+            Some(expected) if expected != sha256 => {
+                let (sent, found) = (crate::db::hex(expected), crate::db::hex(sha256));
+                Err(Error::invalid("sha256", sent, format!("the digest of what arrived, {found}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn touch(&self) -> Result<()> {
+        let blob = self.blob;
+        self.objects.0.db.write(move |tx| row::touch(tx, blob)).await
+    }
+}
+
+/// Hashing and sealing, between batches or in the middle of one.
+enum Mill {
+    Idle(Context, Sealer),
+    Done(Context, Sealer, Vec<Bytes>),
+    Busy(JoinHandle<Context>, JoinHandle<Result<(Sealer, Vec<Bytes>)>>),
+}
+
+impl Mill {
+    fn start(mut hasher: Context, mut sealer: Sealer, batch: Vec<Bytes>) -> Result<Self> {
+        let len: usize = batch.iter().map(Bytes::len).sum();
+        if len <= INLINE {
+            let mut out = Vec::new();
+            for piece in &batch {
+                hasher.update(piece);
+                sealer.push(piece, &mut out)?;
+            }
+            return Ok(Self::Done(hasher, sealer, out));
+        }
+        let copy = batch.clone();
+        let hashing = spawn_blocking(move || {
+            for piece in &copy {
+                hasher.update(piece);
+            }
+            hasher
+        });
+        let sealing = spawn_blocking(move || {
+            let mut out = Vec::with_capacity(BATCH / seal::SEGMENT_LEN + 2);
+            for piece in &batch {
+                sealer.push(piece, &mut out)?;
+            }
+            Ok((sealer, out))
+        });
+        Ok(Self::Busy(hashing, sealing))
+    }
+
+    async fn wait(self) -> Result<(Context, Sealer, Vec<Bytes>)> {
+        match self {
+            Self::Idle(hasher, sealer) => Ok((hasher, sealer, Vec::new())),
+            Self::Done(hasher, sealer, out) => Ok((hasher, sealer, out)),
+            Self::Busy(hashing, sealing) => {
+                let hasher = hashing.await.map_err(Error::internal)?;
+                let (sealer, out) = sealing.await.map_err(Error::internal)??;
+                Ok((hasher, sealer, out))
+            }
+        }
+    }
+}
+
+/// Waits for a batch worth working on; empty at the end.
+async fn gather<S>(content: &mut std::pin::Pin<&mut S>) -> Result<Vec<Bytes>>
+where
+    S: Stream<Item = Result<Bytes>> + Send,
+{
+    let (mut batch, mut len) = (Vec::new(), 0);
+    while len < BATCH {
+        match content.next().await {
+            Some(piece) => {
+                let piece = piece?;
+                len += piece.len();
+                if !piece.is_empty() {
+                    batch.push(piece);
+                }
+            }
+            None => break,
+        }
+    }
+    Ok(batch)
+}
+
+fn content_tag(key: &seal::DataKey, sha256: &[u8; 32]) -> Result<[u8; 32]> {
+    let secret = key.derive(b"", b"falaj content tag 1")?;
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref()), sha256);
+    tag.as_ref().try_into().map_err(|_| Error::internal("HMAC-SHA-256 is 32 bytes long"))
+}
+
+fn too_large(limit: u64) -> Error {
+    let text = format!("an object has at most {limit} bytes here: `objects.max_object`");
+    Error::new(&code::TOO_LARGE, text)
+}

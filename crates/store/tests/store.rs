@@ -1,0 +1,66 @@
+//! The store's conformance suites: every test runs on SQLite and on PostgreSQL.
+
+#[path = "store/db.rs"]
+mod db;
+#[path = "store/events.rs"]
+mod events;
+#[path = "store/lease.rs"]
+mod lease;
+#[path = "store/record.rs"]
+mod record;
+
+use falaj_base::{Action, Ctx, Resource, Role, Scope};
+use falaj_store::db::{Db, Migration};
+use falaj_store::record::Change;
+
+static MAKE: Action = Action::write("thing:make", Role::Contributor, "Make a thing");
+
+static THINGS: &[Migration] = &[Migration {
+    version: 1,
+    name: "things",
+    sql: "CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, body BLOB);
+          CREATE TABLE part (id INTEGER PRIMARY KEY, thing INTEGER NOT NULL REFERENCES thing (id));",
+}];
+
+/// Brings up the store's own tables and those of the tests.
+async fn prepare(db: &Db) {
+    let mut modules = falaj_store::migrations();
+    modules.push(("things", THINGS));
+    db.migrate(&modules).await.expect("migrations");
+}
+
+fn thing(id: i64) -> Resource {
+    Resource::new("thing", id, Scope::Platform)
+}
+
+/// A context in which making these things has been allowed.
+async fn allowed(ids: impl IntoIterator<Item = i64>) -> Ctx {
+    let ctx = Ctx::system("test");
+    for id in ids {
+        ctx.authorize(&MAKE, &thing(id)).await.expect("the system may do everything");
+    }
+    ctx
+}
+
+/// Makes a thing and puts it on record.
+async fn make(db: &Db, id: i64) {
+    let ctx = allowed([id]).await;
+    db.write(move |tx| tx.record(&ctx, Change::new(&MAKE, &thing(id)).event("thing.made", &id)))
+        .await
+        .expect("recording");
+}
+
+/// Waits until every event so far is final. PostgreSQL numbers the transactions of all databases
+/// together, and the other tests' can hold the line back for a moment.
+async fn settle(db: &Db) {
+    let unsettled = |tx: &mut falaj_store::db::Tx<'_>| {
+        let horizon = tx.horizon()?;
+        let sql = "SELECT COALESCE(MAX(tx), 0) AS last FROM event";
+        Ok(tx.query_one(sql, &[])?.get::<i64>("last")? >= horizon)
+    };
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while db.read(unsettled).await.expect("asking for the horizon") {
+        assert!(std::time::Instant::now() < deadline, "the events did not become final");
+        tokio::task::yield_now().await;
+    }
+}

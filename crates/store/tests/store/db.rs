@@ -1,0 +1,241 @@
+//! Transactions: what `write` and `read` promise.
+
+use falaj_base::{Clock, Timestamp, code};
+use falaj_store::db::{DatabaseConfig, Db, Migration, Value, params};
+use falaj_testkit::database::{Database, each, each_place};
+use futures::future::join_all;
+
+use crate::{THINGS, prepare};
+
+async fn insert(db: &Db, id: i64, name: String) -> falaj_base::Result<u64> {
+    db.write(move |tx| {
+        tx.execute("INSERT INTO thing (id, name) VALUES ($1, $2)", &params![id, name])
+    })
+    .await
+}
+
+async fn count(db: &Db) -> i64 {
+    let rows = |tx: &mut falaj_store::db::Tx<'_>| {
+        tx.query_one("SELECT COUNT(*) AS n FROM thing", &[])?.get("n")
+    };
+    db.read(rows).await.expect("counting")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_come_back_as_they_went_in() {
+    each(|db| async move {
+        prepare(&db).await;
+        let body: Vec<u8> = (0..=255).collect();
+        let sent = body.clone();
+        db.write(move |tx| {
+            let sql = "INSERT INTO thing (id, name, body) VALUES ($1, $2, $3)";
+            tx.execute(sql, &params![i64::MIN, "é '; DROP TABLE thing; --", sent])?;
+            // Out of order and twice: placeholders are bound by number, not by appearance.
+            tx.execute(sql.replace("$1, $2, $3", "$2, $1, $3").as_str(), &[
+                Value::Text("second".to_owned()),
+                Value::Int(i64::MAX),
+                Value::Null,
+            ])
+        })
+        .await
+        .unwrap();
+        let rows =
+            db.read(|tx| tx.query("SELECT * FROM thing ORDER BY id", &[])).await.unwrap();
+        assert_eq!(rows[0].get::<i64>("id").unwrap(), i64::MIN);
+        assert_eq!(rows[0].get::<String>("name").unwrap(), "é '; DROP TABLE thing; --");
+        assert_eq!(rows[0].get::<Vec<u8>>("body").unwrap(), body);
+        assert_eq!(rows[1].get::<Option<Vec<u8>>>("body").unwrap(), None);
+        assert!(rows[1].get::<String>("id").is_err(), "a wrong type is an error");
+        assert!(rows[1].get::<i64>("nothing").is_err(), "a wrong name is an error");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_write_leaves_nothing_and_harms_nobody() {
+    each(|db| async move {
+        prepare(&db).await;
+        insert(&db, 1, "taken".to_owned()).await.unwrap();
+        // Every second one breaks the unique name, halfway through its transaction.
+        let writes = (2..130).map(|id| {
+            let db = db.clone();
+            async move {
+                let result = db
+                    .write(move |tx| {
+                        let sql = "INSERT INTO thing (id, name) VALUES ($1, $2)";
+                        tx.execute(sql, &params![id, format!("thing {id}")])?;
+                        if id % 2 == 1 {
+                            tx.execute(sql, &params![id + 1000, "taken"])?;
+                        }
+                        Ok(id)
+                    })
+                    .await;
+                (id, result)
+            }
+        });
+        for (id, result) in join_all(writes).await {
+            match result {
+                Ok(own) => assert!(id % 2 == 0 && own == id, "{id} got {own}"),
+                Err(error) => {
+                    assert!(id % 2 == 1, "{id}: {error:?}");
+                    assert_eq!(error.code(), &code::ALREADY_EXISTS);
+                }
+            }
+        }
+        assert_eq!(count(&db).await, 1 + 64);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_is_its_own_writers_problem() {
+    each(|db| async move {
+        prepare(&db).await;
+        let doomed = db.write(|tx| -> falaj_base::Result<()> {
+            tx.execute("INSERT INTO thing (id, name) VALUES (1, 'half')", &[])?;
+            panic!("on purpose");
+        });
+        assert_eq!(doomed.await.unwrap_err().code(), &code::INTERNAL);
+        insert(&db, 2, "whole".to_owned()).await.unwrap();
+        assert_eq!(count(&db).await, 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_follows_a_failed_statement() {
+    each(|db| async move {
+        prepare(&db).await;
+        insert(&db, 1, "taken".to_owned()).await.unwrap();
+        let swallowed = db.write(|tx| {
+            let _ = tx.execute("INSERT INTO thing (id, name) VALUES (2, 'taken')", &[]);
+            tx.execute("INSERT INTO thing (id, name) VALUES (3, 'free')", &[])
+        });
+        assert_eq!(swallowed.await.unwrap_err().code(), &code::INTERNAL);
+        assert_eq!(count(&db).await, 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_see_acknowledged_writes_and_one_snapshot() {
+    each(|db| async move {
+        prepare(&db).await;
+        for id in 0..50 {
+            insert(&db, id, format!("thing {id}")).await.unwrap();
+            assert_eq!(count(&db).await, id + 1, "an acknowledged write is visible at once");
+        }
+        // A reader that pauses while others write still sees the world it began with.
+        let (begun, wait) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+        let (say_begun, when_begun) = begun;
+        let (go_on, told_to) = wait;
+        let reader = tokio::spawn({
+            let db = db.clone();
+            async move {
+                db.read(move |tx| {
+                    let sql = "SELECT COUNT(*) AS n FROM thing";
+                    let before: i64 = tx.query_one(sql, &[])?.get("n")?;
+                    say_begun.send(()).unwrap();
+                    told_to.recv().unwrap();
+                    Ok((before, tx.query_one(sql, &[])?.get::<i64>("n")?))
+                })
+                .await
+            }
+        });
+        tokio::task::spawn_blocking(move || when_begun.recv().unwrap()).await.unwrap();
+        insert(&db, 99, "during".to_owned()).await.expect("a reader does not block a writer");
+        go_on.send(()).unwrap();
+        assert_eq!(reader.await.unwrap().unwrap(), (50, 50));
+        assert_eq!(count(&db).await, 51);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_cannot_write() {
+    each(|db| async move {
+        prepare(&db).await;
+        let _ = db.read(|tx| tx.execute("INSERT INTO thing (id, name) VALUES (1, 'x')", &[])).await;
+        assert_eq!(count(&db).await, 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reference_keeps_what_it_points_to() {
+    each(|db| async move {
+        prepare(&db).await;
+        insert(&db, 1, "whole".to_owned()).await.unwrap();
+        db.write(|tx| tx.execute("INSERT INTO part (id, thing) VALUES (1, 1)", &[])).await.unwrap();
+        let deleted = db.write(|tx| tx.execute("DELETE FROM thing WHERE id = 1", &[])).await;
+        assert_eq!(deleted.unwrap_err().code(), &code::IN_USE);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn migrations_run_once_forward_and_never_backward() {
+    static EDITED: &[Migration] = &[Migration {
+        version: 1,
+        name: "things",
+        sql: "CREATE TABLE thing (id INTEGER PRIMARY KEY);",
+    }];
+    static TWO: &[Migration] = &[
+        THINGS_1,
+        Migration { version: 2, name: "more", sql: "ALTER TABLE thing ADD COLUMN n INTEGER;" },
+    ];
+    const THINGS_1: Migration =
+        Migration { version: 1, name: "things", sql: "CREATE TABLE thing (id INTEGER);" };
+    each_place(async |place| {
+        let open = async || place.open().await.expect("opening");
+        let db = open().await;
+        db.migrate(&[("a", &TWO[..1])]).await.unwrap();
+        db.migrate(&[("a", TWO), ("b", &[])]).await.unwrap();
+        db.migrate(&[("a", TWO)]).await.expect("a second run finds nothing to do");
+        for older in [("a", &TWO[..1]), ("another", THINGS)] {
+            let refused = db.migrate(&[older]).await.unwrap_err();
+            assert_eq!(refused.code(), &code::NEWER_SCHEMA, "{older:?}");
+        }
+        let edited = db.migrate(&[("a", EDITED)]).await;
+        assert!(edited.is_err(), "an edited migration is refused");
+        let broken: &[Migration] =
+            &[Migration { version: 3, name: "broken", sql: "CREATE TABLE t (id INTEGER); oops;" }];
+        let modules = [("a", TWO), ("c", Box::leak(broken.to_vec().into_boxed_slice()) as &_)];
+        assert!(db.migrate(&modules).await.is_err());
+        let tables = db.read(|tx| tx.tables()).await.unwrap();
+        assert!(!tables.contains(&"t".to_owned()), "a failed migration leaves nothing: {tables:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_writers_share_commits() {
+    let place = Database::sqlite().unwrap();
+    let db = place.open().await.unwrap();
+    prepare(&db).await;
+    let before = db.write_stats();
+    let clients = (0..64).map(|client| {
+        let db = db.clone();
+        tokio::spawn(async move {
+            for n in 0..20 {
+                let id = client * 1000 + n;
+                insert(&db, id, format!("thing {id}")).await.unwrap();
+            }
+        })
+    });
+    join_all(clients).await;
+    let after = db.write_stats();
+    let (writes, commits) = (after.writes - before.writes, after.commits - before.commits);
+    assert_eq!(writes, 64 * 20);
+    assert!(commits * 4 < writes, "{writes} writes took {commits} commits");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_server_on_the_same_file_is_refused() {
+    let place = Database::sqlite().unwrap();
+    let first = place.open().await.unwrap();
+    let clock = Clock::manual(Timestamp::from_micros(0));
+    let second = Db::open(place.location(), &DatabaseConfig::default(), clock).await;
+    assert_eq!(second.unwrap_err().code(), &code::CONFLICT);
+    drop(first);
+}
