@@ -114,9 +114,13 @@ impl Client {
         self.base.as_str().trim_end_matches('/')
     }
 
-    /// The client's output, for commands that stream.
     pub(crate) fn has_token(&self) -> bool {
         self.token.is_some()
+    }
+
+    /// Refuses a server that a secret would reach unencrypted.
+    pub(crate) fn refuse_open_wire(&self) -> Result<()> {
+        connect::refuse_open_wire(&self.base)
     }
 
     /// A call to a path given as segments, each escaped on its own.
@@ -227,10 +231,8 @@ impl Client {
     }
 
     fn prepare(&self, call: &Call) -> reqwest::RequestBuilder {
-        let mut request = self
-            .http
-            .request(call.method.clone(), call.url.clone())
-            .headers(call.headers.clone());
+        let mut request =
+            self.http.request(call.method.clone(), call.url.clone()).headers(call.headers.clone());
         if let Some(token) = &self.token {
             request = request.bearer_auth(token.expose());
         }

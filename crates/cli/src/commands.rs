@@ -104,6 +104,13 @@ pub(crate) fn texts(values: &[String]) -> Option<Value> {
     (!values.is_empty()).then(|| Value::from(values.to_vec()))
 }
 
+/// The items of which one of the fields is `wanted`; all of them if nothing is.
+pub(crate) fn only(items: Vec<Value>, fields: &[&str], wanted: Option<&str>) -> Vec<Value> {
+    let Some(wanted) = wanted else { return items };
+    let fits = |item: &Value| fields.iter().any(|field| item[*field] == wanted);
+    items.into_iter().filter(fits).collect()
+}
+
 /// Reads `name=value`.
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -121,7 +128,9 @@ pub(crate) fn pairs(values: &[(String, String)]) -> Option<Value> {
 /// A patch that changes nothing is a slip.
 pub(crate) fn some_change(body: Value) -> Result<Value> {
     if body.as_object().is_some_and(Map::is_empty) {
-        return Err(Failure::usage("nothing to change was given").hint("see --help for the options"));
+        return Err(
+            Failure::usage("nothing to change was given").hint("see --help for the options")
+        );
     }
     Ok(body)
 }

@@ -19,5 +19,9 @@ pub(crate) async fn confirm(yes: bool, what: &str, name: &str) -> Result<()> {
         io::stdin().read_line(&mut line).map(|_| line)
     });
     let line = line.await.map_err(|error| Failure::failed(error.to_string()))??;
-    if line.trim() == name { Ok(()) } else { Err(Failure::failed("not confirmed; nothing was done")) }
+    if line.trim() == name {
+        Ok(())
+    } else {
+        Err(Failure::failed("not confirmed; nothing was done"))
+    }
 }

@@ -78,7 +78,8 @@ impl Context {
 
 /// The environment as text. A variable that is not valid UTF-8 cannot be one of ours.
 fn environment() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os().filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)))
+    std::env::vars_os()
+        .filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)))
 }
 
 /// One spelling for each server, so that a trailing slash does not lose its token.

@@ -63,7 +63,9 @@ impl Credentials {
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
             Err(error) => return Err(file_error("read", path)(error)),
         };
         let mode = fs::metadata(path).map_err(file_error("read", path))?.permissions().mode();
@@ -86,8 +88,7 @@ impl Credentials {
             (url.as_str(), Entry { token: token.expose(), user, expires_at })
         });
         let on_disk = OnDisk { default: self.default.as_deref(), servers: servers.collect() };
-        let text =
-            toml::to_string(&on_disk).map_err(|error| Failure::failed(error.to_string()))?;
+        let text = toml::to_string(&on_disk).map_err(|error| Failure::failed(error.to_string()))?;
         let folder = path.parent().unwrap_or(Path::new("."));
         fs::DirBuilder::new()
             .recursive(true)

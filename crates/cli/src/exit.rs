@@ -132,6 +132,12 @@ impl Failure {
         self.0.exit
     }
 
+    /// The same failure where it means something more exact.
+    pub(crate) fn with_exit(mut self, exit: Exit) -> Self {
+        self.0.exit = exit;
+        self
+    }
+
     pub(crate) fn message(&self) -> &str {
         &self.0.message
     }
@@ -245,8 +251,15 @@ mod tests {
             Usage, Verification,
         };
         for exit in [
-            Failed, Usage, Unauthenticated, Forbidden, NotFound, Conflict, Unavailable,
-            Verification, Interrupted,
+            Failed,
+            Usage,
+            Unauthenticated,
+            Forbidden,
+            NotFound,
+            Conflict,
+            Unavailable,
+            Verification,
+            Interrupted,
         ] {
             assert!(Exit::ALL.iter().any(|(code, _)| *code == exit.code()), "{exit:?}");
         }

@@ -12,10 +12,7 @@ use crate::cli::Cli;
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Run a server", &["init", "serve", "doctor", "config", "backup", "restore"]),
     ("Sign in", &["login", "whoami", "token"]),
-    (
-        "People and permissions",
-        &["tenant", "project", "user", "service-account", "role", "policy"],
-    ),
+    ("People and permissions", &["tenant", "project", "user", "service-account", "role", "policy"]),
     ("Data, keys and where they may be", &["object", "key", "zone"]),
     ("What happened", &["audit", "events"]),
     ("About this command", &["completions", "version", "exit-codes", "help"]),

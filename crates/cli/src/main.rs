@@ -17,6 +17,7 @@ mod exit;
 mod guide;
 mod output;
 mod password;
+mod stdio;
 
 use std::process::ExitCode;
 

@@ -66,8 +66,10 @@ impl Output {
             return self.json(item);
         }
         let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        let lines: Vec<_> =
-            fields.iter().map(|(name, path)| format!("{name:width$}  {}", cell(item, path))).collect();
+        let lines: Vec<_> = fields
+            .iter()
+            .map(|(name, path)| format!("{name:width$}  {}", cell(item, path)))
+            .collect();
         self.text(&lines.join("\n"))
     }
 
@@ -149,7 +151,9 @@ fn plain(value: &Value) -> String {
         Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(","),
         Value::Object(fields) if fields.is_empty() => "-".to_owned(),
         Value::Object(fields) => {
-            let pair = |(name, value)| format!("{}={}", printable(name, false), plain(value));
+            let pair = |(name, value): (&String, &Value)| {
+                format!("{}={}", printable(name, false), plain(value))
+            };
             fields.iter().map(pair).collect::<Vec<_>>().join(",")
         }
         other => other.to_string(),

@@ -48,7 +48,11 @@ async fn hidden_line(prompt: &str) -> Result<Secret> {
 
 fn not_empty(line: &str) -> Result<Secret> {
     let text = line.trim_end_matches(['\r', '\n']);
-    if text.is_empty() { Err(Failure::usage("the password is empty")) } else { Ok(Secret::new(text)) }
+    if text.is_empty() {
+        Err(Failure::usage("the password is empty"))
+    } else {
+        Ok(Secret::new(text))
+    }
 }
 
 /// Switches the terminal's echo off until dropped.

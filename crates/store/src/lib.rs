@@ -8,6 +8,7 @@
 //!
 //! Not here: who may do what, and what the audit entries prove (`governance`); HTTP (`web`).
 
+pub mod backup;
 pub mod db;
 pub mod events;
 pub mod keys;

@@ -34,9 +34,9 @@ where
 {
     pub(crate) async fn read(mut request: Request) -> Result<Self> {
         let path = read_path(&mut request).await?;
-        let query = read_query(request.uri().query().unwrap_or(""))?;
+        let query_part = query(request.uri().query().unwrap_or(""))?;
         let body = read_body(request).await?;
-        Ok(Self { path, query, body })
+        Ok(Self { path, query: query_part, body })
     }
 }
 
@@ -60,7 +60,8 @@ async fn read_path<P: DeserializeOwned + Send + 'static>(request: &mut Request) 
     Ok(path)
 }
 
-fn read_query<Q: DeserializeOwned + 'static>(text: &str) -> Result<Q> {
+/// Reads the query of a raw endpoint as strictly as that of a typed one.
+pub fn query<Q: DeserializeOwned + 'static>(text: &str) -> Result<Q> {
     if absent::<Q>() {
         return if text.is_empty() {
             serde_json::from_str("null").map_err(Error::internal)

@@ -19,7 +19,7 @@ mod problem;
 mod reply;
 mod routes;
 
-pub use input::Input;
+pub use input::{Input, query};
 pub use module::Module;
 pub use problem::{Problem, http_status, problem_response};
 pub use reply::{Accepted, Created, NoContent, Ok200, Reply};

@@ -66,7 +66,8 @@ mod tests {
         for good in ["http://127.0.0.1:7470", "https://falaj.example.ae/", "http://[::1]:1/x"] {
             assert!(parse_url(good).is_ok(), "{good}");
         }
-        for bad in ["", "127.0.0.1:7470", "ftp://x", "https://u:p@x", "https://x?y", "https://x#y"] {
+        for bad in ["", "127.0.0.1:7470", "ftp://x", "https://u:p@x", "https://x?y", "https://x#y"]
+        {
             assert!(parse_url(bad).is_err(), "{bad}");
         }
     }

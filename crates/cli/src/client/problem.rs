@@ -50,7 +50,9 @@ fn hint(status: u16, code: &str, wait: Option<&str>) -> Option<String> {
         (_, "already-exists") => "choose another name, or use the one that exists",
         (_, "in-use") => "remove what depends on it first",
         (_, "residency") => "`falaj zone show` lists where data of this zone may go",
-        (_, "invalid-policy") => "correct the policy text; docs/errors/invalid-policy.md has examples",
+        (_, "invalid-policy") => {
+            "correct the policy text; docs/errors/invalid-policy.md has examples"
+        }
         (_, "storage-full") => "free disk space on the server; reads go on meanwhile",
         (429 | 503, _) => {
             let when = wait.map_or_else(|| "a little".to_owned(), |wait| format!("{wait} s"));

@@ -66,7 +66,9 @@ fn complete(request: &[u8]) -> bool {
 
 fn answer(status: &str, headers: &str, body: &str) -> String {
     let length = body.len();
-    format!("HTTP/1.1 {status}\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}")
+    format!(
+        "HTTP/1.1 {status}\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    )
 }
 
 #[tokio::test]

@@ -19,7 +19,9 @@ pub(crate) struct Project {
 #[derive(Debug, Subcommand)]
 enum Commands {
     /// Create a project
-    #[command(after_help = "Example:\n  falaj project create vision --tenant acme --classification pii")]
+    #[command(
+        after_help = "Example:\n  falaj project create vision --tenant acme --classification pii"
+    )]
     Create {
         /// Its name: 1 to 63 of a-z, 0-9 and -.
         name: String,

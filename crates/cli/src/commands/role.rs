@@ -3,8 +3,9 @@
 use clap::{Args, Subcommand};
 use falaj_base::Role as RoleName;
 use reqwest::Method;
+use serde_json::{Value, json};
 
-use super::{InTenant, fields, text};
+use super::{InTenant, fields, only, text};
 use crate::context::Context;
 use crate::exit::Result;
 use crate::output::Column;
@@ -40,7 +41,7 @@ enum Commands {
         /// Only those on this tenant and its projects.
         #[arg(long, short)]
         tenant: Option<String>,
-        /// Only those of this principal.
+        /// Only those of this principal, by name or id.
         #[arg(long)]
         principal: Option<String>,
     },
@@ -87,7 +88,7 @@ enum Commands {
 
 const BINDING: &[Column] = &[
     ("id", "id"),
-    ("principal", "principal"),
+    ("principal", "principal_name"),
     ("role", "role"),
     ("tenant", "tenant"),
     ("project", "project"),
@@ -106,8 +107,18 @@ const MATRIX: &[Column] = &[
     ("operator", "operator"),
     ("admin", "admin"),
     ("auditor", "auditor"),
-    ("about", "about"),
+    ("on oneself", "own"),
 ];
+
+/// A row of the matrix with a mark under each role that allows the action.
+fn marks(row: &Value) -> Value {
+    let mut marked = json!({"action": row["action"]});
+    let held = row["roles"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    for role in held.chain((row["own"] == true).then_some("own")) {
+        marked[role] = "yes".into();
+    }
+    marked
+}
 
 impl Role {
     pub(crate) async fn run(self, ctx: &Context) -> Result<()> {
@@ -125,17 +136,23 @@ impl Role {
             Commands::List { tenant, principal } => {
                 let call = client
                     .call(Method::GET, &["v1", "role-bindings"])?
-                    .query("tenant", tenant.as_deref())
-                    .query("principal", principal.as_deref());
-                ctx.output.list(&client.list(call).await?, BINDING)
+                    .query("tenant", tenant.as_deref());
+                let items = client.list(call).await?;
+                let of = ["principal", "principal_name"];
+                ctx.output.list(&only(items, &of, principal.as_deref()), BINDING)
             }
             Commands::Revoke { id } => {
                 let gone = client.delete(&["v1", "role-bindings", &id]).await?;
                 ctx.output.done(&gone, &format!("revoked {id}"))
             }
             Commands::Matrix => {
-                let items = client.list(client.call(Method::GET, &["v1", "roles"])?).await?;
-                ctx.output.list(&items, MATRIX)
+                let table = client.get(&["v1", "roles"]).await?;
+                if ctx.output.is_json() {
+                    return ctx.output.json(&table);
+                }
+                let rows: Vec<_> =
+                    table["actions"].as_array().into_iter().flatten().map(marks).collect();
+                ctx.output.list(&rows, MATRIX)
             }
             Commands::MapGroup { issuer, group, role, place, project } => {
                 let body = fields([

@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::user::{COLUMNS, FIELDS};
-use super::{Sure, fields, text};
+use super::{Sure, fields, only, text};
 use crate::confirm::confirm;
 use crate::context::Context;
 use crate::exit::Result;
@@ -81,7 +81,7 @@ impl ServiceAccount {
             }
             Commands::List { tenant } => {
                 let call = client.call(Method::GET, &["v1", all])?;
-                let items = client.list(call.query("tenant", tenant.as_deref())).await?;
+                let items = only(client.list(call).await?, &["tenant"], tenant.as_deref());
                 ctx.output.list(&items, COLUMNS)
             }
             Commands::Show { name } => {

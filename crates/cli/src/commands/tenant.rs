@@ -74,8 +74,12 @@ const FIELDS: &[Column] = &[
     ("allowed zones", "allowed_zones"),
     ("created", "created_at"),
 ];
-const COLUMNS: &[Column] =
-    &[("name", "name"), ("zone", "zone"), ("display name", "display_name"), ("created", "created_at")];
+const COLUMNS: &[Column] = &[
+    ("name", "name"),
+    ("zone", "zone"),
+    ("display name", "display_name"),
+    ("created", "created_at"),
+];
 
 impl Tenant {
     pub(crate) async fn run(self, ctx: &Context) -> Result<()> {

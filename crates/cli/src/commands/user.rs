@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Sure, fields, text};
+use super::{Sure, fields, only, text};
 use crate::confirm::confirm;
 use crate::context::Context;
 use crate::exit::Result;
@@ -129,7 +129,7 @@ impl User {
             }
             Commands::List { tenant } => {
                 let call = client.call(Method::GET, &["v1", "users"])?;
-                let items = client.list(call.query("tenant", tenant.as_deref())).await?;
+                let items = only(client.list(call).await?, &["tenant"], tenant.as_deref());
                 ctx.output.list(&items, COLUMNS)
             }
             Commands::Show { name } => {
@@ -145,7 +145,8 @@ impl User {
                 ctx.output.done(&user, &format!("{name} can no longer sign in"))
             }
             Commands::Enable { name } => {
-                let user = client.patch(&["v1", "users", &name], json!({"disabled": false})).await?;
+                let user =
+                    client.patch(&["v1", "users", &name], json!({"disabled": false})).await?;
                 ctx.output.done(&user, &format!("{name} can sign in again"))
             }
             Commands::Delete { name, sure } => {

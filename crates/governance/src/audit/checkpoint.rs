@@ -70,7 +70,8 @@ impl Checkpoint {
         if !is_name(origin) {
             return bad("its origin is not a key name");
         }
-        let decimal = size.bytes().all(|b| b.is_ascii_digit()) && (size == "0" || !size.starts_with('0'));
+        let decimal =
+            size.bytes().all(|b| b.is_ascii_digit()) && (size == "0" || !size.starts_with('0'));
         let Some(size) = size.parse().ok().filter(|_| decimal) else {
             return bad("its size is not a plain number");
         };

@@ -170,7 +170,8 @@ mod tests {
         let text = hash.to_string();
         assert_eq!(Hash::from_base64(&text), Some(hash));
         let unpadded = text.trim_end_matches('=');
-        let trailing_bits = format!("{}{}", &text[..42], if &text[42..] == "B=" { "C=" } else { "B=" });
+        let trailing_bits =
+            format!("{}{}", &text[..42], if &text[42..] == "B=" { "C=" } else { "B=" });
         for bad in ["", unpadded, &trailing_bits, &format!("{text}\n"), &STANDARD.encode([0; 31])] {
             assert_eq!(Hash::from_base64(bad), None, "{bad:?}");
         }

@@ -76,9 +76,9 @@ fn refuse_rollback(frontier: &Frontier, seen: Option<(u64, Hash)>) -> Result<()>
             "the audit tree shrank from {size} to {} entries; it is not sealed further",
             frontier.size()
         ))),
-        Some((size, root)) if frontier.size() == size && frontier.root() != root => {
-            Err(broken(format!("the audit tree of {size} entries changed; it is not sealed further")))
-        }
+        Some((size, root)) if frontier.size() == size && frontier.root() != root => Err(broken(
+            format!("the audit tree of {size} entries changed; it is not sealed further"),
+        )),
         _ => Ok(()),
     }
 }

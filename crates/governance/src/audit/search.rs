@@ -6,6 +6,8 @@
 //!
 //! Not here: who may search what (`service`).
 
+use std::collections::BTreeMap;
+
 use falaj_base::{Error, PrincipalId, Result, TenantId, Timestamp};
 use falaj_store::db::{Row, Tx, Value};
 use falaj_store::record::{AuditEntry, Decision};
@@ -82,7 +84,37 @@ type Term = (&'static str, Value);
 /// The columns with an index that also orders by time.
 const INDEXED: [&str; 3] = ["resource", "actor_name", "tenant"];
 
+/// The longest text a filter takes: the filter itself goes into an audit entry.
+const MAX_TEXT: usize = 256;
+
 impl Filter {
+    /// Refuses what cannot be looked for.
+    pub(super) fn check(&self) -> Result<()> {
+        let texts =
+            [("actor", &self.actor), ("action", &self.action), ("resource", &self.resource)];
+        for (field, text) in texts {
+            if let Some(text) = text.as_ref().filter(|text| !is_text(text)) {
+                let allowed = format!("1 to {MAX_TEXT} bytes of text");
+                return Err(Error::invalid(field, text, allowed));
+            }
+        }
+        Ok(())
+    }
+
+    /// The filter as facts for the audit entry of the search itself.
+    pub(super) fn details(&self) -> BTreeMap<String, String> {
+        let fields = [
+            ("after", self.after.map(|time| time.to_string())),
+            ("before", self.before.map(|time| time.to_string())),
+            ("actor", self.actor.clone()),
+            ("action", self.action.clone()),
+            ("resource", self.resource.clone()),
+            ("decision", self.decision.map(|it| decision_text(it).to_owned())),
+        ];
+        let given = |(field, value): (&str, Option<String>)| Some((field.to_owned(), value?));
+        fields.into_iter().filter_map(given).collect()
+    }
+
     /// The conditions other than the time range, the most selective first.
     fn terms(&self) -> Vec<Term> {
         let resource = self.resource.as_ref().map(|text| {
@@ -104,7 +136,7 @@ impl Filter {
         for (operator, time) in [(">=", self.after), ("<", self.before)] {
             if let Some(time) = time {
                 params.push(Value::from(time));
-                sql += &format!(" AND l.at {operator} ${}", params.len());
+                sql = format!("{sql} AND l.at {operator} ${}", params.len());
             }
         }
         sql
@@ -124,7 +156,7 @@ impl Filter {
         let mut sql = all_of("l", chosen, &mut params);
         if let Some(after) = self.after {
             params.push(Value::from(after));
-            sql += &format!(" AND l.at >= ${}", params.len());
+            sql = format!("{sql} AND l.at >= ${}", params.len());
         }
         let window = format!(
             "(SELECT * FROM audit_leaf l WHERE (l.at, l.idx) < ($1, $2) AND {sql}
@@ -132,6 +164,11 @@ impl Filter {
         );
         (window, params, terms)
     }
+}
+
+/// PostgreSQL text cannot hold a zero byte.
+fn is_text(text: &str) -> bool {
+    (1..=MAX_TEXT).contains(&text.len()) && !text.contains('\0')
 }
 
 /// Joins conditions on the columns of `table`, adding their values to the parameters.
@@ -168,7 +205,8 @@ pub(super) fn step(
     let next = if scanned < rows {
         None
     } else {
-        let sql = format!("SELECT w.at AS at, w.idx AS idx FROM {window} ORDER BY w.at, w.idx LIMIT 1");
+        let sql =
+            format!("SELECT w.at AS at, w.idx AS idx FROM {window} ORDER BY w.at, w.idx LIMIT 1");
         let oldest = tx.query_one(&sql, &params)?;
         Some(Place { at: oldest.get("at")?, index: oldest.get("idx")? })
     };

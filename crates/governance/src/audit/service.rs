@@ -62,7 +62,12 @@ pub struct Audit {
 
 impl Audit {
     /// Opens the log and checks what it finds; a log that contradicts its checkpoints is refused.
-    pub async fn open(config: &AuditConfig, db: Db, keys: &Keys, data_dir: &Path) -> Result<Arc<Self>> {
+    pub async fn open(
+        config: &AuditConfig,
+        db: Db,
+        keys: &Keys,
+        data_dir: &Path,
+    ) -> Result<Arc<Self>> {
         let seed = keys.platform_secret("audit-signing")?;
         Self::with_seed(config, db, &seed, data_dir).await
     }
@@ -172,6 +177,7 @@ impl Audit {
     /// Finds entries, newest first. A page may be short, or empty, and still have a next one.
     pub async fn search(&self, ctx: &Ctx, query: SearchQuery) -> Result<Page<Found>> {
         let limit = query.page.limit()?;
+        query.filter.check()?;
         let mut place = match &query.page.page_token {
             Some(token) => Place::parse(token)?,
             None => Place::NEWEST,
@@ -182,7 +188,8 @@ impl Audit {
         let started = Instant::now();
         let mut items: Vec<Found> = Vec::new();
         let next = loop {
-            let (filter, rows, wanted) = (filter.clone(), self.config.search_rows, limit - items.len());
+            let (filter, rows, wanted) =
+                (filter.clone(), self.config.search_rows, limit - items.len());
             let step = move |tx: &mut Tx<'_>| search::step(tx, &filter, place, rows, wanted);
             let step = self.db.read(step).await?;
             items.extend(step.found);
@@ -203,6 +210,7 @@ impl Audit {
         ctx: &Ctx,
         query: ExportQuery,
     ) -> Result<impl Stream<Item = Result<Bytes>> + Send + use<>> {
+        query.filter.check()?;
         let resource = self.authorize(ctx, &AUDIT_EXPORT, query.tenant.as_deref()).await?;
         let filter = Filter { tenant: resource.scope.tenant(), ..query.filter };
         let permit = self.exports.clone().try_acquire_owned().map_err(|_| {
@@ -247,22 +255,24 @@ impl Audit {
         action: &'static Action,
         tenant: Option<&str>,
     ) -> Result<Resource> {
-        let part = |tenant: TenantId| Resource::new("audit", tenant, Scope::Tenant(tenant));
         let whole = Resource::new("audit", "platform", Scope::Platform);
         let resource = match tenant {
-            Some(text) => match self.tenant_id(text).await? {
-                Some(tenant) => part(tenant),
-                None => {
-                    let unknown = Resource::new("audit", text, Scope::Platform);
-                    ctx.authorize(action, &unknown).await?;
-                    return Err(Error::not_found("tenant", text));
-                }
-            },
+            Some(text) => self.part_of(ctx, action, text).await?,
             None if ctx.allows(action, &whole) => whole,
             None => ctx.principal.home.map_or(whole, part),
         };
         ctx.authorize(action, &resource).await?;
         Ok(resource)
+    }
+
+    /// The part of the log that belongs to a tenant, by name or id.
+    async fn part_of(&self, ctx: &Ctx, action: &'static Action, text: &str) -> Result<Resource> {
+        if let Some(tenant) = self.tenant_id(text).await? {
+            return Ok(part(tenant));
+        }
+        let unknown = Resource::new("audit", text, Scope::Platform);
+        ctx.authorize(action, &unknown).await?;
+        Err(Error::not_found("tenant", text))
     }
 
     /// A tenant's id from its id or its name. An id need not exist any more: the log of a deleted
@@ -295,6 +305,10 @@ impl Audit {
     fn lock_seen(&self) -> std::sync::MutexGuard<'_, Option<(u64, Hash)>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn part(tenant: TenantId) -> Resource {
+    Resource::new("audit", tenant, Scope::Tenant(tenant))
 }
 
 /// What a search asks for.

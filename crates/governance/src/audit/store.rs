@@ -62,8 +62,9 @@ pub(super) fn set_tree(tx: &mut Tx<'_>, tree: &Tree) -> Result<()> {
 
 fn frontier(row: &Row) -> Result<Frontier> {
     let (size, peaks): (u64, Vec<u8>) = (row.get("size")?, row.get("frontier")?);
-    Frontier::from_bytes(size, &peaks)
-        .ok_or_else(|| broken(format!("the stored edge of the audit tree does not fit size {size}")))
+    Frontier::from_bytes(size, &peaks).ok_or_else(|| {
+        broken(format!("the stored edge of the audit tree does not fit size {size}"))
+    })
 }
 
 /// Entries after `last` that no other transaction can still come before, oldest first.
@@ -192,7 +193,11 @@ pub(super) fn leaf_hashes(tx: &mut Tx<'_>, from: u64, to: u64) -> Result<Vec<Has
         (from..).zip(&rows).map(|(index, row)| leaf_hash(row, index)).collect();
     let hashes = hashes?;
     let found = from + hashes.len() as u64;
-    if found < to { Err(broken(format!("leaf {found} of the audit tree is gone"))) } else { Ok(hashes) }
+    if found < to {
+        Err(broken(format!("leaf {found} of the audit tree is gone")))
+    } else {
+        Ok(hashes)
+    }
 }
 
 /// Reads the hash of the row that must be leaf `index`.

@@ -4,7 +4,6 @@
 //! The log up to a given size never changes, so the pieces may come from different snapshots. If
 //! one cannot be read the stream ends with an error, and the cut-off export does not verify.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -49,15 +48,12 @@ struct Export {
     plan: Plan,
     segmenter: Segmenter,
     /// Entries whose segment line has gone out and which are next.
-    open: VecDeque<Range<u64>>,
+    open: Option<Range<u64>>,
 }
 
 /// The export as pieces of text.
 pub(super) fn export(db: Db, plan: Plan) -> impl Stream<Item = Result<Bytes>> + Send {
-    let open = match plan.format {
-        Format::Json => VecDeque::new(),
-        Format::Ocsf => VecDeque::from([0..plan.size]),
-    };
+    let open = (plan.format == Format::Ocsf).then_some(0..plan.size);
     let export = Export { db, plan, segmenter: Segmenter::default(), open };
     stream::try_unfold(export, |mut export| async move {
         let piece = export.next().await?;
@@ -68,9 +64,11 @@ pub(super) fn export(db: Db, plan: Plan) -> impl Stream<Item = Result<Bytes>> + 
 impl Export {
     async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
-            let piece = match self.open.pop_front() {
+            let piece = match self.open.take() {
                 Some(range) => self.entries(range).await?,
-                None if self.plan.format == Format::Json && self.segmenter.next() < self.plan.size => {
+                None if self.plan.format == Format::Json
+                    && self.segmenter.next() < self.plan.size =>
+                {
                     self.segment().await?
                 }
                 None => return Ok(None),
@@ -86,7 +84,8 @@ impl Export {
         let from = self.segmenter.next();
         let to = ((from / SEGMENT + 1) * SEGMENT).min(self.plan.size);
         let filter = self.plan.filter.clone();
-        let read = move |tx: &mut Tx<'_>| Ok((leaves(tx, &filter, from..to)?, store::note_at(tx, to)?));
+        let read =
+            move |tx: &mut Tx<'_>| Ok((leaves(tx, &filter, from..to)?, store::note_at(tx, to)?));
         let (leaves, note) = self.db.read(read).await?;
         for (hash, visible) in leaves {
             self.segmenter.push(hash, visible);
@@ -97,7 +96,7 @@ impl Export {
             let note = if ends { self.plan.note.take() } else { note };
             let segment = self.segmenter.cut(note);
             write_segment(&mut out, &segment).map_err(Error::internal)?;
-            self.open.push_back(segment.from..segment.to);
+            self.open = Some(segment.from..segment.to);
         }
         Ok(out)
     }
@@ -107,7 +106,7 @@ impl Export {
         let (filter, chunk, to) = (self.plan.filter.clone(), self.plan.chunk, range.end);
         let rows = self.db.read(move |tx| entries(tx, &filter, range, chunk)).await?;
         if let Some((last, _)) = rows.last().filter(|_| rows.len() == chunk as usize) {
-            self.open.push_front(last + 1..to);
+            self.open = Some(last + 1..to);
         }
         let mut out = Vec::new();
         for (index, entry) in rows {

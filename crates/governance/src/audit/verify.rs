@@ -53,7 +53,8 @@ pub fn verify(export: impl BufRead, checkpoint: &str, key: &str) -> Result<Verif
         last_at: None,
     };
     let reader = Reader { source: export, line: Vec::new(), number: 0 };
-    let mut walk = Walk { reader, key, goal, tree: Frontier::default(), verified };
+    let tree = Frontier::default();
+    let mut walk = Walk { reader, key, goal, tree, unsigned: None, verified };
     if walk.goal.size == 0 && walk.goal.root != Hash::of_nothing() {
         return Err(walk.mismatch(Hash::of_nothing()));
     }
@@ -103,6 +104,8 @@ struct Walk<R> {
     key: VerifierKey,
     goal: Checkpoint,
     tree: Frontier,
+    /// Where a segment without a checkpoint began. Only the last may lack one.
+    unsigned: Option<u64>,
     verified: Verified,
 }
 
@@ -162,6 +165,9 @@ impl<R: BufRead> Walk<R> {
             let text = format!("its segment line is inconsistent: {text}");
             Fault::new(Problem::Altered, Some(segment.from), text)
         };
+        if let Some(from) = self.unsigned {
+            return Err(unsigned(from));
+        }
         let mut tied = Ok(());
         for item in &segment.items {
             match item {
@@ -191,16 +197,18 @@ impl<R: BufRead> Walk<R> {
         Ok(tied)
     }
 
-    fn check_note(&self, segment: &Segment) -> Result<(), Fault> {
+    fn check_note(&mut self, segment: &Segment) -> Result<(), Fault> {
         let Some(note) = &segment.note else {
-            if segment.to == self.goal.size {
-                return Ok(());
-            }
-            let text = format!("the checkpoint after entry {} is gone", segment.to - 1);
-            return Err(Fault::new(Problem::Uncovered, Some(segment.from), text));
+            self.unsigned = Some(segment.from);
+            // Short of the checkpoint, the end of the export decides: cut off, or stripped.
+            return if segment.to > self.goal.size { Err(unsigned(segment.from)) } else { Ok(()) };
         };
         let signed = self.key.open(note).map_err(|error| {
-            let text = format!("in the segment of entries {} to {}: {error}", segment.from, segment.to - 1);
+            let text = format!(
+                "in the segment of entries {} to {}: {error}",
+                segment.from,
+                segment.to - 1
+            );
             Fault::new(Problem::BadSignature, Some(segment.from), text)
         })?;
         if (signed.size, signed.root) == (segment.to, self.tree.root()) {
@@ -302,6 +310,11 @@ struct Stamped {
 
 fn duplicated(index: u64) -> Fault {
     Fault::new(Problem::Duplicated, Some(index), "it appears a second time".to_owned())
+}
+
+fn unsigned(from: u64) -> Fault {
+    let text = "the checkpoint after its segment is gone".to_owned();
+    Fault::new(Problem::Uncovered, Some(from), text)
 }
 
 fn truncated(index: u64, size: u64) -> Fault {

@@ -25,7 +25,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use falaj_base::{Action, Ctx, Error, Gate, Resource, Result, Scope, code};
+use falaj_base::{Action, Ctx, Error, Gate, Principal, Resource, Result, Scope, code};
 use falaj_store::db::Db;
 use falaj_store::record::AuditEntry;
 use falaj_store::worker::Worker;
@@ -70,7 +70,7 @@ impl CedarGate {
     }
 
     #[must_use]
-    pub fn engine(&self) -> &Engine {
+    pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
@@ -146,7 +146,7 @@ impl CedarGate {
         // Who holds a role on a scope knows of the scope, and of what comes with every scope.
         // Other kinds have their existence kept secret by having a `read` action.
         let open = read.is_none() || stands_for_scope(resource);
-        open && holds_any_role(question)
+        open && knows(question.principal, &question.scope)
     }
 
     async fn refuse(
@@ -227,10 +227,10 @@ fn stands_for_scope(resource: &Resource) -> bool {
     }
 }
 
-/// Whether the caller holds any role where the resource lies, seen through its token.
-fn holds_any_role(question: &Question<'_>) -> bool {
-    let at_home = question.principal.home.is_none_or(|home| question.scope.tenant() == Some(home));
-    let in_token =
-        question.principal.token.as_ref().is_none_or(|token| token.scope.contains(&question.scope));
-    at_home && in_token && question.reaching_grants().next().is_some()
+/// Whether the principal holds a role on the scope, seen through its token, and so may know that
+/// the scope exists.
+pub(super) fn knows(principal: &Principal, scope: &Scope) -> bool {
+    let at_home = principal.home.is_none_or(|home| scope.tenant() == Some(home));
+    let in_token = principal.token.as_ref().is_none_or(|token| token.scope.contains(scope));
+    at_home && in_token && principal.grants.iter().any(|grant| grant.scope.contains(scope))
 }

@@ -9,6 +9,7 @@
 //! | `upload`, `library` | tenants' policies: checked when stored, in force from memory |
 //! | `gate` | decisions remembered, refusals recorded, *not yours* told as *not there* |
 //! | `bindings`, `store` | who holds which role where, as rows |
+//! | `service`, `policies`, `place`, `http` | the verbs and their routes |
 //! | `matrix` | the table of roles and actions, as Cedar decides it |
 //!
 //! Must hold:
@@ -24,12 +25,18 @@ mod cache;
 pub mod config;
 pub mod engine;
 pub mod gate;
+mod http;
 mod library;
 pub mod matrix;
+mod place;
+pub mod policies;
 pub mod question;
 pub mod schema;
+pub mod service;
 mod slice;
 pub mod store;
+#[cfg(test)]
+mod suite;
 #[cfg(test)]
 mod tests;
 pub mod upload;
@@ -37,4 +44,6 @@ pub mod upload;
 pub use actions::ACTIONS;
 pub use config::AuthzConfig;
 pub use gate::CedarGate;
+pub use http::routes;
+pub use service::Authz;
 pub use store::{MIGRATIONS, grants_of};

@@ -1,7 +1,7 @@
 //! Properties of decisions, over worlds made up at random.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use cedar_policy::{Entities, Entity};
@@ -13,13 +13,20 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::engine::Engine;
-use super::library::{Texts, put_in_force};
+use super::library::{PoliciesInForce, Texts, put_in_force};
 use super::question::{KeyMaker, Question, Situation};
 use super::{slice, upload};
 
 /// The actions of every module of this crate.
 pub(crate) fn all_actions() -> Vec<&'static Action> {
-    super::ACTIONS.to_vec()
+    let modules = [
+        super::ACTIONS,
+        crate::audit::ACTIONS,
+        crate::identity::ACTIONS,
+        crate::residency::ACTIONS,
+        crate::tenancy::ACTIONS,
+    ];
+    modules.concat()
 }
 
 static READ: Action = Action::read("thing:read", Role::Viewer, "").and_auditor();
@@ -165,8 +172,20 @@ fn question<'a>(
     }
 }
 
-fn engine() -> Engine {
-    Engine::new(TEST_ACTIONS).unwrap()
+/// Making an engine costs more than a hundred decisions, so the tests share one.
+fn engine() -> &'static Engine {
+    static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::new(TEST_ACTIONS).unwrap());
+    &ENGINE
+}
+
+/// The policies of [`TENANT_POLICIES`], in force.
+fn tenant_policies() -> &'static PoliciesInForce {
+    static POLICIES: LazyLock<PoliciesInForce> = LazyLock::new(|| {
+        let named = TENANT_POLICIES.iter().enumerate();
+        let policies = named.map(|(n, text)| (format!("p{n}"), (*text).to_owned())).collect();
+        put_in_force(engine(), &Texts { revision: 1, policies })
+    });
+    &POLICIES
 }
 
 /// Everything there is, in one store: every scope, every role as a ladder, one principal with all
@@ -219,13 +238,11 @@ proptest! {
     #[test]
     fn a_slice_decides_like_the_whole_store(principal in any_principal(), thing in any_thing()) {
         let engine = engine();
-        let texts = Texts { revision: 1, policies: TENANT_POLICIES.iter().enumerate()
-            .map(|(n, text)| (format!("p{n}"), (*text).to_owned())).collect() };
-        let policies = put_in_force(&engine, &texts);
+        let policies = tenant_policies();
         prop_assert_eq!(policies.set.num_of_policies(), 9 + 5);
         for action in TEST_ACTIONS {
             let question = question(&principal, action, &thing);
-            let store = whole_store(&engine, &question);
+            let store = whole_store(engine, &question);
             let sliced = engine.decide(&question, &policies.set);
             prop_assert!(sliced.errors.is_empty(), "{:?}", sliced.errors);
             prop_assert_eq!(sliced, engine.decide_over(&question, &policies.set, &store));
@@ -239,9 +256,7 @@ proptest! {
         things in prop::collection::vec(any_thing(), 2),
     ) {
         let (engine, keys) = (engine(), KeyMaker::default());
-        let texts = Texts { revision: 1, policies: TENANT_POLICIES.iter().enumerate()
-            .map(|(n, text)| (format!("p{n}"), (*text).to_owned())).collect() };
-        let policies = put_in_force(&engine, &texts);
+        let policies = tenant_policies();
         let mut seen = std::collections::HashMap::new();
         for principal in &principals {
             for thing in &things {
@@ -261,7 +276,7 @@ proptest! {
 fn every_text_of_the_tests_passes_the_checks_of_an_upload() {
     let engine = engine();
     for text in TENANT_POLICIES {
-        upload::check(&engine, text, 10_000).unwrap();
+        upload::check(engine, text, 10_000).unwrap();
     }
 }
 
@@ -270,9 +285,9 @@ fn every_text_of_the_tests_passes_the_checks_of_an_upload() {
 fn a_policy_that_permits_everything_does_not_pass_the_walls() {
     let engine = engine();
     let text = "permit (principal, action, resource);".to_owned();
-    upload::check(&engine, &text, 10_000).unwrap();
+    upload::check(engine, &text, 10_000).unwrap();
     let policies =
-        put_in_force(&engine, &Texts { revision: 1, policies: vec![("all".to_owned(), text)] });
+        put_in_force(engine, &Texts { revision: 1, policies: vec![("all".to_owned(), text)] });
     let mut stranger = Principal::system("stranger");
     stranger.kind = PrincipalKind::User;
     stranger.home = Some(tenant(1));
@@ -322,7 +337,7 @@ fn the_cost_of_a_decision() {
         );
         (format!("p{n}"), text)
     });
-    let many = put_in_force(&engine, &Texts { revision: 1, policies: many.collect() });
+    let many = put_in_force(engine, &Texts { revision: 1, policies: many.collect() });
     let question = question(&principal, &READ, &thing);
     let time = |label: &str, work: &dyn Fn()| {
         let mut spent: Vec<_> = (0..2_000)

@@ -48,7 +48,7 @@ pub struct Authenticator {
     pub(super) providers: Providers,
     pub(super) token_uses: Uses<TokenId>,
     pub(super) session_uses: Uses<SessionId>,
-    log: Arc<ReadLog>,
+    log: ReadLog,
     failures: FailureLimiter,
     /// Bounds the audit entries about requests that carry no credential at all.
     strangers: FailureLimiter,
@@ -65,7 +65,7 @@ impl Authenticator {
         epoch: Epoch,
         config: IdentityConfig,
         pepper: &Zeroizing<[u8; 32]>,
-        log: Arc<ReadLog>,
+        log: ReadLog,
         clock: Clock,
     ) -> Result<Self> {
         config.check()?;
@@ -255,8 +255,7 @@ impl Authenticator {
             };
             Ok(Some((session, account, found)))
         };
-        let (session, account, found) =
-            self.db.read(read).await?.ok_or(Refusal::UnknownSession)?;
+        let (session, account, found) = self.db.read(read).await?.ok_or(Refusal::UnknownSession)?;
         session.check(&self.config.session, self.clock.now())?;
         enabled(account.as_ref())?;
         let principal = Arc::new(found.ok_or(Refusal::PrincipalGone)?);

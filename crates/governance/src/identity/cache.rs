@@ -12,11 +12,11 @@ use falaj_base::{Principal, SessionId, Timestamp};
 use super::config::CacheConfig;
 
 /// A credential's fingerprint.
-pub type Key = [u8; 32];
+pub(super) type Key = [u8; 32];
 
 /// Whom a credential stands for.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub(super) struct Found {
     pub principal: Arc<Principal>,
     /// The browser session it came with, whose use is to be noted.
     pub session: Option<SessionId>,
@@ -34,7 +34,7 @@ struct Table {
 }
 
 /// A bounded table of principals by the credential that proved them.
-pub struct PrincipalCache {
+pub(super) struct PrincipalCache {
     config: CacheConfig,
     table: Mutex<Table>,
 }
@@ -47,12 +47,12 @@ impl fmt::Debug for PrincipalCache {
 
 impl PrincipalCache {
     #[must_use]
-    pub fn new(config: CacheConfig) -> Self {
+    pub(super) fn new(config: CacheConfig) -> Self {
         Self { config, table: Mutex::default() }
     }
 
     #[must_use]
-    pub fn get(&self, key: &Key, epoch: u64, now: Timestamp) -> Option<Found> {
+    pub(super) fn get(&self, key: &Key, epoch: u64, now: Timestamp) -> Option<Found> {
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if table.epoch != epoch {
             return None;
@@ -61,7 +61,7 @@ impl PrincipalCache {
     }
 
     /// Remembers a principal read under `epoch`, at most until its credential ends at `end`.
-    pub fn put(&self, key: Key, epoch: u64, found: Found, now: Timestamp, end: Timestamp) {
+    pub(super) fn put(&self, key: Key, epoch: u64, found: Found, now: Timestamp, end: Timestamp) {
         if self.config.entries == 0 {
             return;
         }

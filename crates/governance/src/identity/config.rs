@@ -220,7 +220,11 @@ impl IdentityConfig {
     pub fn check(&self) -> Result<()> {
         let origin = self.public_origin()?;
         let least = |field: &str, value: usize, least: usize| {
-            if value < least { Err(refuse(field, value, format!("{least} or more"))) } else { Ok(()) }
+            if value < least {
+                Err(refuse(field, value, format!("{least} or more")))
+            } else {
+                Ok(())
+            }
         };
         least("identity.password.min_length", self.password.min_length, 8)?;
         least("identity.password.concurrent", self.password.concurrent, 1)?;
@@ -372,7 +376,9 @@ mod tests {
     fn an_unknown_key_and_a_symmetric_algorithm_are_refused() {
         let parse = |text: &str| serde_json::from_str::<OidcProviderConfig>(text);
         assert!(parse(r#"{"algorithms": ["RS256", "EdDSA"]}"#).is_ok());
-        for bad in [r#"{"algorithms": ["HS256"]}"#, r#"{"algorithms": ["none"]}"#, r#"{"secret": ""}"#] {
+        for bad in
+            [r#"{"algorithms": ["HS256"]}"#, r#"{"algorithms": ["none"]}"#, r#"{"secret": ""}"#]
+        {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

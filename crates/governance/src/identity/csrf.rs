@@ -27,8 +27,7 @@ pub fn check(
     }
     if !cookie::is_present(headers) {
         // Programs that speak Basic name no origin; a browser always does.
-        let from_browser =
-            headers.contains_key("origin") || headers.contains_key("sec-fetch-site");
+        let from_browser = headers.contains_key("origin") || headers.contains_key("sec-fetch-site");
         return if from_browser && is_basic(headers) {
             same_origin(host, headers, public)
         } else {
@@ -42,11 +41,7 @@ pub fn check(
 }
 
 /// For forms, which cannot add a header: the browser must say that the page was ours.
-pub fn same_origin(
-    host: Option<&str>,
-    headers: &HeaderMap,
-    public: Option<&Origin>,
-) -> Result<()> {
+pub fn same_origin(host: Option<&str>, headers: &HeaderMap, public: Option<&Origin>) -> Result<()> {
     let site = headers.get("sec-fetch-site").map(|site| site.as_bytes() == b"same-origin");
     let origin = match headers.contains_key("origin") {
         true => Some(single(headers, "origin").is_some_and(|text| is_ours(text, host, public))),

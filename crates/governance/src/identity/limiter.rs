@@ -35,7 +35,7 @@ struct Bucket {
 
 /// The table of sources.
 #[derive(Debug)]
-pub struct FailureLimiter {
+pub(super) struct FailureLimiter {
     config: FailureConfig,
     clock: Clock,
     sources: Mutex<HashMap<Source, Bucket>>,
@@ -43,12 +43,12 @@ pub struct FailureLimiter {
 
 impl FailureLimiter {
     #[must_use]
-    pub fn new(config: FailureConfig, clock: Clock) -> Self {
+    pub(super) fn new(config: FailureConfig, clock: Clock) -> Self {
         Self { config, clock, sources: Mutex::default() }
     }
 
     /// Whether the source may try; if not, how long it must wait.
-    pub fn check(&self, address: Option<IpAddr>) -> Result<(), Duration> {
+    pub(super) fn check(&self, address: Option<IpAddr>) -> Result<(), Duration> {
         let now = self.clock.now();
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(bucket) = sources.get(&source(address)) else { return Ok(()) };
@@ -62,7 +62,7 @@ impl FailureLimiter {
 
     /// Notes a failure. Returns false if the source had none left, so that what it causes
     /// (an audit entry) can be bounded too.
-    pub fn failed(&self, address: Option<IpAddr>) -> bool {
+    pub(super) fn failed(&self, address: Option<IpAddr>) -> bool {
         let now = self.clock.now();
         let key = source(address);
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);

@@ -20,7 +20,7 @@ use super::credential::MAX_PASSWORD;
 use super::pepper::random;
 
 /// Hashes and verifies, a few at a time.
-pub struct Passwords {
+pub(super) struct Passwords {
     config: PasswordConfig,
     params: Params,
     /// Held while hashing.
@@ -38,7 +38,7 @@ impl fmt::Debug for Passwords {
 }
 
 impl Passwords {
-    pub fn new(config: PasswordConfig) -> Result<Self> {
+    pub(super) fn new(config: PasswordConfig) -> Result<Self> {
         let kib = u32::try_from(config.memory.bytes() / 1024).unwrap_or(u32::MAX);
         let params = Params::new(kib, config.passes, 1, Some(32)).map_err(internal)?;
         let salt = STANDARD_NO_PAD.encode(random::<16>()?.as_slice());
@@ -54,7 +54,7 @@ impl Passwords {
     }
 
     /// Hashes a new password for `user`, if it is good enough to be one.
-    pub async fn hash(&self, user: &str, password: &Secret) -> Result<String> {
+    pub(super) async fn hash(&self, user: &str, password: &Secret) -> Result<String> {
         check_strength(user, password.expose(), self.config.min_length)?;
         let password = password.clone();
         let argon = Argon2::new(Algorithm::Argon2id, Version::V0x13, self.params.clone());
@@ -68,7 +68,7 @@ impl Passwords {
 
     /// Whether `password` is the one behind `stored`. Without a stored hash the work is done all
     /// the same, and the answer is no.
-    pub async fn verify(&self, password: &Secret, stored: Option<String>) -> Result<bool> {
+    pub(super) async fn verify(&self, password: &Secret, stored: Option<String>) -> Result<bool> {
         let known = stored.is_some();
         let stored = stored.unwrap_or_else(|| self.nobody.clone());
         let password = password.clone();
@@ -89,10 +89,11 @@ impl Passwords {
                 .retry_after(std::time::Duration::from_secs(1))
         };
         let place = self.queue.clone().try_acquire_owned().map_err(|_| busy())?;
-        let slot = tokio::time::timeout(self.config.max_wait.get(), self.slots.clone().acquire_owned())
-            .await
-            .map_err(|_| busy())?
-            .map_err(Error::internal)?;
+        let slot =
+            tokio::time::timeout(self.config.max_wait.get(), self.slots.clone().acquire_owned())
+                .await
+                .map_err(|_| busy())?
+                .map_err(Error::internal)?;
         // The permits move into the work: a caller that gives up does not free a slot that is
         // still busy.
         tokio::task::spawn_blocking(move || {
@@ -112,11 +113,40 @@ fn internal(error: impl fmt::Display) -> Error {
 /// Words that make up the passwords everyone tries first. A password that is one of them, however
 /// often repeated and whatever digits or signs stand around it, is refused.
 const COMMON: [&str; 34] = [
-    "password", "passwort", "passw", "passwd", "motdepasse", "qwerty", "qwertyuiop", "qwertz",
-    "azerty", "asdfgh", "asdfghjkl", "zxcvbn", "zxcvbnm", "abc", "abcdef", "abcdefgh", "admin",
-    "administrator", "root", "user", "guest", "default", "changeme", "letmein", "welcome",
-    "iloveyou", "secret", "master", "dragon", "monkey", "football", "sunshine",
-    "correcthorsebatterystaple", "falaj",
+    "password",
+    "passwort",
+    "passw",
+    "passwd",
+    "motdepasse",
+    "qwerty",
+    "qwertyuiop",
+    "qwertz",
+    "azerty",
+    "asdfgh",
+    "asdfghjkl",
+    "zxcvbn",
+    "zxcvbnm",
+    "abc",
+    "abcdef",
+    "abcdefgh",
+    "admin",
+    "administrator",
+    "root",
+    "user",
+    "guest",
+    "default",
+    "changeme",
+    "letmein",
+    "welcome",
+    "iloveyou",
+    "secret",
+    "master",
+    "dragon",
+    "monkey",
+    "football",
+    "sunshine",
+    "correcthorsebatterystaple",
+    "falaj",
 ];
 
 fn check_strength(user: &str, password: &str, min_length: usize) -> Result<()> {
@@ -150,14 +180,16 @@ mod tests {
     use super::*;
 
     fn passwords(change: impl Fn(&mut PasswordConfig)) -> Passwords {
-        let mut config = PasswordConfig { memory: ByteSize::mib(8), passes: 1, ..Default::default() };
+        let mut config =
+            PasswordConfig { memory: ByteSize::mib(8), passes: 1, ..Default::default() };
         change(&mut config);
         Passwords::new(config).unwrap()
     }
 
     #[test]
     fn weak_passwords_are_refused_without_repeating_them() {
-        for good in ["violet-otter-7-canal", "mXk29!slw-qq", "كلمةسرطويلةجدا", "correct horse palm"] {
+        for good in ["violet-otter-7-canal", "mXk29!slw-qq", "كلمةسرطويلةجدا", "correct horse palm"]
+        {
             check_strength("mona", good, 12).unwrap();
         }
         for bad in [
@@ -190,7 +222,9 @@ mod tests {
         assert!(first.starts_with("$argon2id$v=19$m=8192,t=1,p=1$"), "{first}");
         assert_ne!(first, passwords.hash("mona", &secret).await.unwrap());
         assert!(passwords.verify(&secret, Some(first.clone())).await.unwrap());
-        assert!(!passwords.verify(&Secret::new("violet-otter-8-canal"), Some(first)).await.unwrap());
+        assert!(
+            !passwords.verify(&Secret::new("violet-otter-8-canal"), Some(first)).await.unwrap()
+        );
     }
 
     #[tokio::test]

@@ -23,7 +23,8 @@ impl Pepper {
         let root = hmac::Key::new(hmac::HMAC_SHA256, secret.as_slice());
         let derive = |label: &str| hmac::sign(&root, label.as_bytes());
         let mac = |label| hmac::Key::new(hmac::HMAC_SHA256, derive(label).as_ref());
-        let cookie = RandomizedNonceKey::new(&AES_256_GCM, derive("falaj login cookie v1").as_ref());
+        let cookie =
+            RandomizedNonceKey::new(&AES_256_GCM, derive("falaj login cookie v1").as_ref());
         Ok(Self {
             token: mac("falaj token mac v1"),
             cache: mac("falaj credential cache v1"),

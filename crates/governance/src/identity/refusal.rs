@@ -121,6 +121,6 @@ impl From<JwtRefusal> for Denied {
 
 /// The one answer to every refusal.
 #[must_use]
-pub fn unauthenticated() -> Error {
+pub(super) fn unauthenticated() -> Error {
     Error::new(&code::UNAUTHENTICATED, "give one valid token, session or password")
 }

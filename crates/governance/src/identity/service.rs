@@ -113,9 +113,7 @@ impl Identity {
     pub async fn create_user(&self, ctx: &Ctx, new: NewUser) -> Result<Account> {
         let scope = self.home_for(ctx, Class::User, &new.name, new.tenant.as_ref()).await?;
         let hash = match &new.password {
-            Some(password) => {
-                Some(self.auth.passwords.hash(new.name.as_str(), password).await?)
-            }
+            Some(password) => Some(self.auth.passwords.hash(new.name.as_str(), password).await?),
             None => None,
         };
         self.create(ctx, Class::User, new.name, scope, new.display_name, hash).await
@@ -150,9 +148,9 @@ impl Identity {
             Some(tenant) => Error::not_found("tenant", tenant),
             None => Error::not_found(class.noun(), name),
         };
-        ctx.authorize(class.create(), &resource).await.map_err(|error| {
-            if error.code() == &code::NOT_FOUND { missing() } else { error }
-        })?;
+        ctx.authorize(class.create(), &resource)
+            .await
+            .map_err(|error| if error.code() == &code::NOT_FOUND { missing() } else { error })?;
         scope.ok_or_else(missing)
     }
 
@@ -221,11 +219,8 @@ impl Identity {
     pub async fn list(&self, ctx: &Ctx, class: Class, query: &PageQuery) -> Result<Page<Account>> {
         let limit = query.limit()?;
         let (after, home) = (query.after().to_owned(), ctx.principal.home);
-        let rows = self
-            .auth
-            .db
-            .read(move |tx| store::list(tx, class, home, &after, limit + 1))
-            .await?;
+        let rows =
+            self.auth.db.read(move |tx| store::list(tx, class, home, &after, limit + 1)).await?;
         let mut page = Page::cut(rows, limit, |account| account.id.to_string());
         page.items.retain(|account| ctx.allows(class.read(), &account.resource(&account.name)));
         ctx.filtered(class.read());
@@ -233,7 +228,8 @@ impl Identity {
     }
 
     pub async fn update_user(&self, ctx: &Ctx, name: &str, patch: UserPatch) -> Result<Account> {
-        let (account, resource) = self.find(ctx, Class::User, &super::actions::USER_UPDATE, name).await?;
+        let (account, resource) =
+            self.find(ctx, Class::User, &super::actions::USER_UPDATE, name).await?;
         let hash = match &patch.password {
             Some(_) if account.issuer.is_some() => {
                 let allowed = "nothing: this user signs in at its provider";

@@ -37,7 +37,7 @@ pub struct SignedIn {
 
 /// A browser that has signed in: its cookie, and the page to show next.
 #[derive(Debug)]
-pub struct Welcome {
+pub(super) struct Welcome {
     pub set_cookie: String,
     pub return_to: String,
 }
@@ -56,7 +56,11 @@ impl Gate for OwnAccount {
     ) -> BoxFuture<'a, Result<()>> {
         let allowed = self.allows(ctx, action, resource);
         Box::pin(async move {
-            if allowed { Ok(()) } else { Err(Error::new(&code::FORBIDDEN, "only signing in and out")) }
+            if allowed {
+                Ok(())
+            } else {
+                Err(Error::new(&code::FORBIDDEN, "only signing in and out"))
+            }
         })
     }
 
@@ -145,9 +149,8 @@ impl Authenticator {
         password: &str,
         request: &RequestInfo,
     ) -> Result<Found> {
-        let credential = Credential::password(user, password).ok_or_else(|| {
-            self.deny(Refusal::Malformed.into(), String::new(), request)
-        })?;
+        let credential = Credential::password(user, password)
+            .ok_or_else(|| self.deny(Refusal::Malformed.into(), String::new(), request))?;
         self.prove(&credential, request).await
     }
 
@@ -174,8 +177,8 @@ impl Authenticator {
     ) -> Result<Welcome> {
         self.may_try(request)?;
         let refuse = |denied| self.deny(denied, String::new(), request);
-        let cookie = cookie::read(headers, cookie::LOGIN)
-            .map_err(|_| refuse(Refusal::Several.into()))?;
+        let cookie =
+            cookie::read(headers, cookie::LOGIN).map_err(|_| refuse(Refusal::Several.into()))?;
         let redirect = self.redirect_uri()?;
         let now = self.clock.now();
         let finished = self
@@ -183,10 +186,8 @@ impl Authenticator {
             .finish(&self.pepper, now, &redirect, cookie, callback)
             .await
             .map_err(refuse)?;
-        let (found, _) = self
-            .by_subject(finished.provider, finished.subject, request)
-            .await
-            .map_err(refuse)?;
+        let (found, _) =
+            self.by_subject(finished.provider, finished.subject, request).await.map_err(refuse)?;
         let set_cookie = self.open_session(found.principal, headers, request).await?;
         Ok(Welcome { set_cookie, return_to: finished.return_to })
     }

@@ -9,18 +9,18 @@ use falaj_base::Timestamp;
 
 /// Uses not yet written.
 #[derive(Debug)]
-pub struct Uses<K> {
+pub(super) struct Uses<K> {
     limit: usize,
     pending: Mutex<HashMap<K, Timestamp>>,
 }
 
 impl<K: Copy + Eq + Hash + Ord> Uses<K> {
     #[must_use]
-    pub fn new(limit: usize) -> Self {
+    pub(super) fn new(limit: usize) -> Self {
         Self { limit, pending: Mutex::default() }
     }
 
-    pub fn note(&self, key: K, at: Timestamp) {
+    pub(super) fn note(&self, key: K, at: Timestamp) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         if pending.len() < self.limit || pending.contains_key(&key) {
             pending.insert(key, at);
@@ -30,7 +30,7 @@ impl<K: Copy + Eq + Hash + Ord> Uses<K> {
     /// Takes what has been noted, always in the same order, so that two servers that write at the
     /// same time do not wait for each other's rows in a circle.
     #[must_use]
-    pub fn take(&self) -> Vec<(K, Timestamp)> {
+    pub(super) fn take(&self) -> Vec<(K, Timestamp)> {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         let mut uses: Vec<_> = std::mem::take(&mut *pending).into_iter().collect();
         uses.sort_unstable();

@@ -27,7 +27,7 @@ pub use connection::Peer;
 pub use drain::Drain;
 pub use health::Readiness;
 pub use listener::Listener;
-pub use own::{ACTIONS, API_READ, Description, METRICS_READ, module};
+pub use own::{ACTIONS, Description, METRICS_READ, SELF_API, module};
 pub use route::{Access, Route, RouteKind};
 pub use router::{App, build, route_table};
 pub use tls::Transport;

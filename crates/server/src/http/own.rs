@@ -6,7 +6,7 @@ use axum::Extension;
 use axum::body::Bytes;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use falaj_base::{Action, Ctx, Resource, Result, Role};
+use falaj_base::{Action, Ctx, Resource, Result, Role, Scope};
 use falaj_web::{Doc, Module, Routes, problem_response};
 use http::Method;
 use http::header::CONTENT_TYPE;
@@ -18,10 +18,10 @@ pub static METRICS_READ: Action =
     Action::read("metrics:read", Role::Viewer, "Read the server's metrics").and_auditor();
 
 /// The description is the same for everyone, so whoever has a credential may read it.
-pub static API_READ: Action =
-    Action::read("api:read", Role::Viewer, "Read the description of the API").and_auditor();
+pub static SELF_API: Action =
+    Action::read("self:api", Role::Viewer, "Read the description of the API");
 
-pub static ACTIONS: &[&Action] = &[&METRICS_READ, &API_READ];
+pub static ACTIONS: &[&Action] = &[&METRICS_READ, &SELF_API];
 
 /// The OpenAPI document, filled in once every module is known.
 pub type Description = Arc<OnceLock<Bytes>>;
@@ -40,7 +40,7 @@ pub fn module(readiness: Readiness, metrics: Metrics, description: Description) 
     };
     let describe = move |Extension(ctx): Extension<Ctx>| {
         let description = Arc::clone(&description);
-        async move { describe(&ctx, &description) }
+        async move { answer(describe(&ctx, &description).await) }
     };
     let json = "application/json";
     let routes = Routes::new(Arc::new(()))
@@ -66,7 +66,7 @@ pub fn module(readiness: Readiness, metrics: Metrics, description: Description) 
         .raw(
             Method::GET,
             "/openapi.json",
-            &API_READ,
+            &SELF_API,
             doc("This description, as OpenAPI 3.1", json),
             get(describe),
         );
@@ -86,9 +86,9 @@ async fn show_metrics(ctx: &Ctx, metrics: &Metrics) -> Result<Response> {
     Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.encode()?).into_response())
 }
 
-fn describe(ctx: &Ctx, description: &Description) -> Response {
-    // There is no one resource to ask about: a credential is all it takes.
-    ctx.filtered(&API_READ);
+async fn describe(ctx: &Ctx, description: &Description) -> Result<Response> {
+    let home = ctx.principal.home.map_or(Scope::Platform, Scope::Tenant);
+    ctx.authorize(&SELF_API, &Resource::new("self", ctx.principal.id, home)).await?;
     let document = description.get().cloned().unwrap_or_default();
-    ([(CONTENT_TYPE, "application/json")], document).into_response()
+    Ok(([(CONTENT_TYPE, "application/json")], document).into_response())
 }

@@ -9,7 +9,6 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use falaj_base::{Error, Gate, Result, code};
 use falaj_governance::identity::Authenticator;
-use falaj_governance::identity::origin::Origin;
 use falaj_store::db::Db;
 use falaj_web::{Endpoint, Module, openapi, problem_response};
 use http::{Method, Uri};
@@ -40,7 +39,6 @@ pub struct App<'a> {
     pub db: Db,
     pub gate: Arc<dyn Gate>,
     pub authenticator: Arc<Authenticator>,
-    pub public_origin: Option<Origin>,
     pub metrics: Metrics,
     pub drain: Drain,
 }
@@ -51,8 +49,8 @@ impl std::fmt::Debug for App<'_> {
     }
 }
 
-/// Composes everything into one service.
-pub fn build(app: App<'_>) -> Result<Router> {
+/// Composes everything into one service, and lists what it answers to.
+pub fn build(app: App<'_>) -> Result<(Router, Vec<Route>)> {
     let document = openapi::document(&app.modules, env!("CARGO_PKG_VERSION"));
     let mut rows = route_table(&app.modules, &document);
     let text = serde_json::to_vec(&document).map_err(Error::internal)?;
@@ -67,13 +65,10 @@ pub fn build(app: App<'_>) -> Result<Router> {
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method);
 
-    let door = Door {
-        authenticator: app.authenticator,
-        public_origin: app.public_origin,
-        rate: RateLimit::new(app.limits),
-    };
+    let door = Door { authenticator: app.authenticator, rate: RateLimit::new(app.limits) };
     let inner = inner_layers(router, app.limits, app.db, app.gate, door);
-    Ok(outer_layers(inner, app.server, app.limits, RouteTable::new(rows), app.metrics))
+    let table = RouteTable::new(rows.iter().cloned());
+    Ok((outer_layers(inner, app.server, app.limits, table, app.metrics), rows))
 }
 
 /// From the door to the handler; the last one added is the first one passed.

@@ -4,9 +4,8 @@
 //! written with a mode wider than 0600. Not here: client certificates.
 
 use std::fs;
-use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,6 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
 use super::config::{ServerConfig, TlsConfig, TlsMode};
+use crate::data_dir::write_private;
 
 /// How connections are taken: in the clear, or through TLS.
 #[derive(Clone)]
@@ -154,21 +154,6 @@ fn host_name() -> Option<String> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'.';
     let usable = !name.is_empty() && name.bytes().all(plain) && name.parse::<IpAddr>().is_err();
     usable.then_some(name)
-}
-
-/// Writes beside and renames, so that a crash never leaves half a key.
-fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
-    let part = path.with_extension("part");
-    let mut options = fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&part)
-        .map_err(Error::internal)?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(Error::internal)?;
-    fs::rename(&part, path).map_err(Error::internal)
 }
 
 #[cfg(test)]

@@ -30,11 +30,29 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_version (
 /// Brings the schema up to date, or refuses. Runs in one transaction: all of it or none.
 pub(super) fn run(tx: &mut Tx<'_>, modules: &[ModuleMigrations]) -> Result<()> {
     tx.lock("schema")?;
-    tx.execute_ddl(TABLE)?;
+    make_table(tx)?;
     refuse_unknown(tx, modules)?;
     for (module, migrations) in modules {
         for migration in *migrations {
             apply(tx, module, migration)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn make_table(tx: &mut Tx<'_>) -> Result<()> {
+    tx.execute_ddl(TABLE)
+}
+
+/// Builds the tables of the migrations that `schema_version` already lists, and no others: the
+/// rows of a backup fit the schema they were taken from.
+pub(super) fn replay(tx: &mut Tx<'_>, modules: &[ModuleMigrations]) -> Result<()> {
+    refuse_unknown(tx, modules)?;
+    for (module, migrations) in modules {
+        for migration in *migrations {
+            if is_applied(tx, module, migration)? {
+                tx.execute_ddl(migration.sql)?;
+            }
         }
     }
     Ok(())
@@ -64,29 +82,38 @@ fn refuse_unknown(tx: &mut Tx<'_>, modules: &[ModuleMigrations]) -> Result<()> {
 }
 
 fn apply(tx: &mut Tx<'_>, module: &str, migration: &Migration) -> Result<()> {
-    let digest = hex(digest(&SHA256, migration.sql.as_bytes()).as_ref());
+    if is_applied(tx, module, migration)? {
+        return Ok(());
+    }
+    tracing::debug!(module, version = migration.version, name = migration.name, "migrate");
+    tx.execute_ddl(migration.sql)?;
+    let now = tx.now();
+    tx.execute(
+        "INSERT INTO schema_version (module, version, name, digest, applied_at)
+         VALUES ($1, $2, $3, $4, $5)",
+        &params![module, migration.version, migration.name, fingerprint(migration), now],
+    )
+    .map(drop)
+}
+
+/// Whether the store lists this migration; one that was edited since is refused.
+fn is_applied(tx: &mut Tx<'_>, module: &str, migration: &Migration) -> Result<bool> {
     let applied = tx.query_opt(
         "SELECT digest FROM schema_version WHERE module = $1 AND version = $2",
         &params![module, migration.version],
     )?;
     match applied {
-        Some(row) if row.get::<String>("digest")? == digest => Ok(()),
+        None => Ok(false),
+        Some(row) if row.get::<String>("digest")? == fingerprint(migration) => Ok(true),
         Some(_) => Err(Error::internal(format!(
             "migration {module}/{} differs from the one this store was built with",
             migration.version
         ))),
-        None => {
-            tracing::debug!(module, version = migration.version, name = migration.name, "migrate");
-            tx.execute_ddl(migration.sql)?;
-            let now = tx.now();
-            tx.execute(
-                "INSERT INTO schema_version (module, version, name, digest, applied_at)
-                 VALUES ($1, $2, $3, $4, $5)",
-                &params![module, migration.version, migration.name, digest, now],
-            )
-            .map(drop)
-        }
     }
+}
+
+fn fingerprint(migration: &Migration) -> String {
+    hex(digest(&SHA256, migration.sql.as_bytes()).as_ref())
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

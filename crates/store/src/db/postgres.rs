@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use deadpool_postgres::{Client, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
 use falaj_base::{Error, Result, code};
+use futures::StreamExt;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::runtime::Handle;
@@ -111,21 +112,38 @@ impl<'a> PgSession<'a> {
     }
 
     pub(super) fn query(&self, sql: &str, params: &[Value]) -> Result<Vec<Row>> {
-        self.runtime.block_on(async {
+        let mut found = Vec::new();
+        self.scan(sql, params, &mut |row| {
+            found.push(row);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    pub(super) fn scan(
+        &self,
+        sql: &str,
+        params: &[Value],
+        each: &mut dyn FnMut(Row) -> Result<()>,
+    ) -> Result<()> {
+        let (columns, rows) = self.runtime.block_on(async {
             let statement = self.client.prepare_cached(sql).await.map_err(translate)?;
             let columns: Arc<[String]> =
                 statement.columns().iter().map(|column| column.name().to_owned()).collect();
-            let params: Vec<_> = params.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
-            let rows = self.client.query(&statement, &params).await.map_err(translate)?;
-            rows.iter()
-                .map(|row| {
-                    let values = (0..columns.len())
-                        .map(|index| row.try_get::<_, Value>(index).map_err(translate))
-                        .collect::<Result<_>>()?;
-                    Ok(Row { columns: columns.clone(), values })
-                })
-                .collect()
-        })
+            let params = params.iter().map(|value| value as &(dyn ToSql + Sync));
+            let rows = self.client.query_raw(&statement, params).await.map_err(translate)?;
+            Ok((columns, rows))
+        })?;
+        // The caller's code runs outside the runtime: it may block.
+        let mut rows = std::pin::pin!(rows);
+        while let Some(row) = self.runtime.block_on(rows.next()) {
+            let row = row.map_err(translate)?;
+            let values = (0..columns.len())
+                .map(|index| row.try_get::<_, Value>(index).map_err(translate))
+                .collect::<Result<_>>()?;
+            each(Row { columns: columns.clone(), values })?;
+        }
+        Ok(())
     }
 
     pub(super) fn execute_ddl(&self, sql: &str) -> Result<()> {

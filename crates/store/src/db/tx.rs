@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use falaj_base::{Clock, Error, Result};
 
+use super::migrate::{self, ModuleMigrations};
 use super::postgres::PgSession;
 use super::sqlite;
 use super::value::{Row, Value, params};
-use crate::record::ReplySealer;
+use crate::seal::DataKey;
 
 /// One transaction, or for reads one snapshot.
 ///
@@ -17,7 +18,7 @@ pub struct Tx<'a> {
     engine: Engine<'a>,
     failed: bool,
     pub(crate) clock: &'a Clock,
-    pub(crate) replies: Option<&'a ReplySealer>,
+    pub(crate) replies: Option<&'a DataKey>,
     /// The position of the last record written by this transaction: see [`crate::record`].
     pub(crate) position: Option<(i64, i64)>,
 }
@@ -43,7 +44,7 @@ impl<'a> Tx<'a> {
     pub(super) fn new(
         engine: Engine<'a>,
         clock: &'a Clock,
-        replies: Option<&'a ReplySealer>,
+        replies: Option<&'a DataKey>,
     ) -> Self {
         Self { engine, failed: false, clock, replies, position: None }
     }
@@ -124,19 +125,57 @@ impl<'a> Tx<'a> {
         self.clock.now()
     }
 
-    /// The names of all tables, for backup.
+    /// The names of all tables in the order they were made, so that a table comes after those it
+    /// refers to.
     pub fn tables(&mut self) -> Result<Vec<String>> {
         let sql = match self.engine {
             Engine::Sqlite(_) => {
                 "SELECT name FROM sqlite_schema
-                 WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+                 WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
             }
             Engine::Postgres(_) => {
-                "SELECT table_name::text AS name FROM information_schema.tables
-                 WHERE table_schema = current_schema() AND table_type = 'BASE TABLE' ORDER BY 1"
+                "SELECT c.relname::text AS name FROM pg_class c
+                 WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
+                 ORDER BY c.oid"
             }
         };
         self.query(sql, &[])?.iter().map(|row| row.get("name")).collect()
+    }
+
+    /// The columns of a table, in order.
+    pub fn columns(&mut self, table: &str) -> Result<Vec<String>> {
+        let sql = match self.engine {
+            Engine::Sqlite(_) => "SELECT name FROM pragma_table_info($1) ORDER BY cid",
+            Engine::Postgres(_) => {
+                "SELECT column_name::text AS name FROM information_schema.columns
+                 WHERE table_schema = current_schema() AND table_name = $1
+                 ORDER BY ordinal_position"
+            }
+        };
+        self.query(sql, &params![table])?.iter().map(|row| row.get("name")).collect()
+    }
+
+    /// Makes the table that records migrations: the first thing a restore fills.
+    pub(crate) fn make_schema_table(&mut self) -> Result<()> {
+        migrate::make_table(self)
+    }
+
+    /// Brings the schema to exactly where the recorded migrations say it was.
+    pub(crate) fn migrate_as_recorded(&mut self, modules: &[ModuleMigrations]) -> Result<()> {
+        migrate::replay(self, modules)
+    }
+
+    /// Hands the rows of a result over one by one, without holding them all.
+    pub fn scan(
+        &mut self,
+        sql: &str,
+        params: &[Value],
+        mut each: impl FnMut(Row) -> Result<()>,
+    ) -> Result<()> {
+        self.run(|engine| match engine {
+            Engine::Sqlite(connection) => sqlite::scan(connection, sql, params, &mut each),
+            Engine::Postgres(session) => session.scan(sql, params, &mut each),
+        })
     }
 
     fn run<T>(&mut self, statement: impl FnOnce(&mut Engine<'a>) -> Result<T>) -> Result<T> {

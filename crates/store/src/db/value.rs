@@ -153,9 +153,9 @@ impl Row {
             .ok_or_else(|| Error::internal(format!("the result has no column {column}")))
     }
 
-    /// The columns and values, in order: for dumping a table whose shape is not known here.
-    pub fn into_pairs(self) -> impl Iterator<Item = (String, Value)> {
-        let columns: Vec<String> = self.columns.to_vec();
-        columns.into_iter().zip(self.values)
+    /// The values, in the order of the columns.
+    #[must_use]
+    pub fn into_values(self) -> Vec<Value> {
+        self.values
     }
 }

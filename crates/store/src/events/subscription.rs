@@ -1,6 +1,6 @@
 //! Named places in the log that survive their consumer.
 
-use falaj_base::{Error, Name, Result, TenantId, Timestamp};
+use falaj_base::{Error, Result, TenantId, Timestamp};
 
 use super::{Cursor, Event, EventLog, Filter, read_after};
 use crate::db::{Db, Row, Tx, params};
@@ -8,7 +8,8 @@ use crate::db::{Db, Row, Tx, params};
 /// A consumer's place.
 #[derive(Clone, Debug)]
 pub struct Subscription {
-    pub name: Name,
+    /// Unique; a tenant's own begin with its id.
+    pub name: String,
     pub tenant: Option<TenantId>,
     pub kind: String,
     pub cursor: Cursor,
@@ -51,7 +52,7 @@ impl Subscriptions {
     /// Makes the subscription, or gives the one that is there: a consumer calls it at each start.
     pub fn ensure(
         tx: &mut Tx<'_>,
-        name: &Name,
+        name: &str,
         filter: &Filter,
         start: Cursor,
     ) -> Result<Subscription> {
@@ -64,17 +65,17 @@ impl Subscriptions {
         Self::find(tx, name)?.ok_or_else(|| Error::internal("a subscription vanished"))
     }
 
-    pub fn find(tx: &mut Tx<'_>, name: &Name) -> Result<Option<Subscription>> {
+    pub fn find(tx: &mut Tx<'_>, name: &str) -> Result<Option<Subscription>> {
         let sql = format!("SELECT {COLUMNS} FROM subscription WHERE name = $1");
         tx.query_opt(&sql, &params![name])?.as_ref().map(Subscription::from_row).transpose()
     }
 
-    pub fn delete(tx: &mut Tx<'_>, name: &Name) -> Result<bool> {
+    pub fn delete(tx: &mut Tx<'_>, name: &str) -> Result<bool> {
         Ok(tx.execute("DELETE FROM subscription WHERE name = $1", &params![name])? > 0)
     }
 
     /// Moves the place forward. Going back is refused: an event is acknowledged once and for all.
-    pub fn acknowledge(tx: &mut Tx<'_>, name: &Name, cursor: Cursor) -> Result<()> {
+    pub fn acknowledge(tx: &mut Tx<'_>, name: &str, cursor: Cursor) -> Result<()> {
         let now = tx.now();
         let moved = tx.execute(
             "UPDATE subscription SET tx = $2, seq = $3, moved_at = $4
@@ -91,11 +92,11 @@ impl Subscriptions {
 
     /// Consumes the next batch with an effect inside the database: `effect` and the move forward
     /// are one transaction, so each event takes effect exactly once. Gives how many were consumed.
-    pub async fn consume<F>(&self, name: &Name, limit: usize, effect: F) -> Result<usize>
+    pub async fn consume<F>(&self, name: &str, limit: usize, effect: F) -> Result<usize>
     where
         F: Fn(&mut Tx<'_>, &Event) -> Result<()> + Send + 'static,
     {
-        let name = name.clone();
+        let name = name.to_owned();
         self.db
             .write(move |tx| {
                 tx.lock(&format!("subscription/{name}"))?;
@@ -115,8 +116,8 @@ impl Subscriptions {
     }
 
     /// The events after the subscription's place; they come again until acknowledged.
-    pub async fn pending(&self, name: &Name, limit: usize) -> Result<Vec<Event>> {
-        let wanted = name.clone();
+    pub async fn pending(&self, name: &str, limit: usize) -> Result<Vec<Event>> {
+        let wanted = name.to_owned();
         let found = self.db.read(move |tx| Self::find(tx, &wanted)).await?;
         let subscription = found.ok_or_else(|| Error::not_found("subscription", name))?;
         let log = EventLog::new(self.db.clone());

@@ -135,19 +135,11 @@ impl KeyManager for LocalKeyring {
         async { self.0.wrap(name, key) }.boxed()
     }
 
-    fn unwrap<'a>(
-        &'a self,
-        name: &'a str,
-        wrapped: &'a Wrapped,
-    ) -> BoxFuture<'a, Result<DataKey>> {
+    fn unwrap<'a>(&'a self, name: &'a str, wrapped: &'a Wrapped) -> BoxFuture<'a, Result<DataKey>> {
         async { self.0.unwrap(name, wrapped) }.boxed()
     }
 
-    fn rewrap<'a>(
-        &'a self,
-        name: &'a str,
-        wrapped: &'a Wrapped,
-    ) -> BoxFuture<'a, Result<Wrapped>> {
+    fn rewrap<'a>(&'a self, name: &'a str, wrapped: &'a Wrapped) -> BoxFuture<'a, Result<Wrapped>> {
         async { self.0.wrap(name, &self.0.unwrap(name, wrapped)?) }.boxed()
     }
 
@@ -204,11 +196,7 @@ fn decode(entry: &RootEntry) -> Result<Root> {
     let bytes = bytes.map_err(|_| Error::internal("a root key is not base64"))?;
     let bytes = bytes.as_slice().try_into().map(Zeroizing::new);
     let key = bytes.map_err(|_| Error::internal("a root key is not 32 bytes long"))?;
-    Ok(Root {
-        version: entry.version,
-        created_at: entry.created_at,
-        key: DataKey::from_bytes(key),
-    })
+    Ok(Root { version: entry.version, created_at: entry.created_at, key: DataKey::from_bytes(key) })
 }
 
 /// Makes the first keyring. Linking refuses to replace a file that another server has just made.

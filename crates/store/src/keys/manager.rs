@@ -21,12 +21,10 @@ pub trait KeyManager: Send + Sync + fmt::Debug {
     fn wrap<'a>(&'a self, name: &'a str, key: &'a DataKey) -> BoxFuture<'a, Result<Wrapped>>;
 
     /// Gives back the key that was wrapped under this name.
-    fn unwrap<'a>(&'a self, name: &'a str, wrapped: &'a Wrapped)
-    -> BoxFuture<'a, Result<DataKey>>;
+    fn unwrap<'a>(&'a self, name: &'a str, wrapped: &'a Wrapped) -> BoxFuture<'a, Result<DataKey>>;
 
     /// The same key under the current version of the root key.
-    fn rewrap<'a>(&'a self, name: &'a str, wrapped: &'a Wrapped)
-    -> BoxFuture<'a, Result<Wrapped>>;
+    fn rewrap<'a>(&'a self, name: &'a str, wrapped: &'a Wrapped) -> BoxFuture<'a, Result<Wrapped>>;
 
     /// Makes a new version of the root key and uses it from now on.
     fn rotate(&self) -> BoxFuture<'_, Result<RootVersion>>;

@@ -54,7 +54,8 @@ impl Keys {
     pub async fn by_id(&self, tenant: TenantId, id: KeyId) -> Result<TenantKey> {
         let found = self.0.db.read(move |tx| row::by_id(tx, tenant, id)).await?;
         // Sealed data names a key that must exist; to name another tenant's is no different.
-        let row = found.ok_or_else(|| Error::new(&code::INTEGRITY, "the data names no known key"))?;
+        let row =
+            found.ok_or_else(|| Error::new(&code::INTEGRITY, "the data names no known key"))?;
         self.unwrapped(row).await
     }
 

@@ -88,9 +88,9 @@ impl Transit {
     /// A ciphertext of the engine carries its version: `vault:v3:…`.
     fn wrapped(&self, ciphertext: String) -> Result<Wrapped> {
         let version = ciphertext.split(':').nth(1).and_then(|part| part.strip_prefix('v'));
-        let version = version.and_then(|digits| digits.parse().ok()).ok_or_else(|| {
-            unavailable("the key manager's answer has no key version")
-        })?;
+        let version = version
+            .and_then(|digits| digits.parse().ok())
+            .ok_or_else(|| unavailable("the key manager's answer has no key version"))?;
         Ok(Wrapped { by: self.named(version), bytes: ciphertext.into_bytes() })
     }
 
@@ -128,7 +128,8 @@ impl Transit {
         path: &[&str],
         body: &impl Serialize,
     ) -> Result<Zeroizing<Vec<u8>>, Failure> {
-        let _permit = self.permits.acquire().await.map_err(|e| Failure::Final(Error::internal(e)))?;
+        let _permit =
+            self.permits.acquire().await.map_err(|e| Failure::Final(Error::internal(e)))?;
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.extend(path);
@@ -217,11 +218,7 @@ impl KeyManager for Transit {
         .boxed()
     }
 
-    fn unwrap<'a>(
-        &'a self,
-        name: &'a str,
-        wrapped: &'a Wrapped,
-    ) -> BoxFuture<'a, Result<DataKey>> {
+    fn unwrap<'a>(&'a self, name: &'a str, wrapped: &'a Wrapped) -> BoxFuture<'a, Result<DataKey>> {
         async move {
             let body = Stored { ciphertext: self.ciphertext(wrapped)? };
             let path = ["decrypt", self.config.key.as_str()];
@@ -271,8 +268,7 @@ impl KeyManager for Transit {
     fn current(&self) -> BoxFuture<'_, Result<RootVersion>> {
         async move {
             let path = ["keys", self.config.key.as_str()];
-            let status: KeyStatus =
-                self.call(Method::GET, &path, &(), self.config.retries).await?;
+            let status: KeyStatus = self.call(Method::GET, &path, &(), self.config.retries).await?;
             Ok(self.named(status.latest_version))
         }
         .boxed()

@@ -22,6 +22,7 @@
 
 mod collect;
 mod config;
+mod copy;
 mod failure;
 mod read;
 mod root;
@@ -37,6 +38,7 @@ use falaj_base::{BlobId, Error, Name, Result, TenantId, code};
 
 pub use collect::Collected;
 pub use config::{ObjectsConfig, RootConfig};
+pub use copy::{SealedRoots, SealedWriter};
 pub use read::{Blob, BlobStream};
 pub use root::Root;
 pub use row::MIGRATIONS;

@@ -104,7 +104,12 @@ impl Blob {
         Ok(self.stream(segments, range, None))
     }
 
-    fn stream(&self, segments: Range<u64>, range: Range<u64>, digest: Option<Digest>) -> BlobStream {
+    fn stream(
+        &self,
+        segments: Range<u64>,
+        range: Range<u64>,
+        digest: Option<Digest>,
+    ) -> BlobStream {
         let first = self.source.layout.plaintext_range(segments.start).start;
         let reader = Reader {
             source: self.source.clone(),

@@ -82,8 +82,7 @@ impl Root {
         let bucket = url.host_str().filter(|_| url.scheme() == "s3").ok_or_else(refuse)?;
         let prefix = Path::parse(url.path().trim_matches('/')).map_err(|_| refuse())?;
         let options = ClientOptions::new().with_timeout(objects.s3_timeout.get());
-        let retry =
-            RetryConfig { max_retries: objects.s3_retries, ..RetryConfig::default() };
+        let retry = RetryConfig { max_retries: objects.s3_retries, ..RetryConfig::default() };
         let mut builder = AmazonS3Builder::new()
             .with_client_options(options)
             .with_retry(retry)

@@ -163,11 +163,8 @@ pub(super) fn detach(
 
 /// Gives up an upload that will not be attached: the collector deletes it without waiting.
 pub(super) fn doom_staged(tx: &mut Tx<'_>, id: BlobId) -> Result<()> {
-    tx.execute(
-        "UPDATE blob SET state = 'doomed' WHERE id = $1 AND state = 'pending'",
-        &params![id],
-    )
-    .map(drop)
+    tx.execute("UPDATE blob SET state = 'doomed' WHERE id = $1 AND state = 'pending'", &params![id])
+        .map(drop)
 }
 
 /// The blobs of a tenant that can be read, of those asked for. An erased one still counts: its

@@ -7,10 +7,11 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use falaj_base::{Ctx, Error, PrincipalId, Result, code};
+use zeroize::Zeroizing;
 
 use crate::db::{Db, Tx, params};
+use crate::seal::{DataKey, open_small, seal_small};
 use crate::worker::Worker;
 
 /// How long a reply is remembered.
@@ -27,64 +28,34 @@ pub struct StoredReply {
 
 /// The key for remembered replies, known once the key manager has been opened.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ReplyKey(Arc<OnceLock<ReplySealer>>);
+pub(crate) struct ReplyKey(Arc<OnceLock<DataKey>>);
 
 impl ReplyKey {
     pub(crate) fn set(&self, key: &[u8; 32]) -> Result<()> {
-        let key = RandomizedNonceKey::new(&AES_256_GCM, key).map_err(Error::internal)?;
         self.0
-            .set(ReplySealer(key))
+            .set(DataKey::from_bytes(Zeroizing::new(*key)))
             .map_err(|_| Error::internal("the key for remembered replies was set before"))
     }
 
-    pub(crate) fn get(&self) -> Option<&ReplySealer> {
+    pub(crate) fn get(&self) -> Option<&DataKey> {
         self.0.get()
     }
 }
 
-pub(crate) struct ReplySealer(RandomizedNonceKey);
-
-impl std::fmt::Debug for ReplySealer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ReplySealer")
-    }
-}
-
-impl ReplySealer {
-    fn seal(&self, bound_to: &str, body: &str) -> Result<Vec<u8>> {
-        let mut sealed = body.as_bytes().to_vec();
-        let nonce = self
-            .0
-            .seal_in_place_append_tag(Aad::from(bound_to), &mut sealed)
-            .map_err(Error::internal)?;
-        Ok([nonce.as_ref().as_slice(), &sealed].concat())
-    }
-
-    fn open(&self, bound_to: &str, sealed: &[u8]) -> Result<String> {
-        let broken = || Error::new(&code::INTEGRITY, "a remembered reply failed its check");
-        let (nonce, body) = sealed.split_at_checked(NONCE_LEN).ok_or_else(broken)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| broken())?;
-        let mut body = body.to_vec();
-        let plain =
-            self.0.open_in_place(nonce, Aad::from(bound_to), &mut body).map_err(|_| broken())?;
-        String::from_utf8(plain.to_vec()).map_err(|_| broken())
-    }
-}
-
-fn binding(principal: &PrincipalId, key: &str) -> String {
-    format!("idempotent reply\n{principal}\n{key}")
+fn binding(principal: &PrincipalId, key: &str) -> Vec<u8> {
+    format!("idempotent reply\n{principal}\n{key}").into_bytes()
 }
 
 /// Stores the reply of this transaction, if its caller asked for that. Two requests racing with
 /// one key: the second one's transaction fails here, and its retry finds the first one's reply.
 pub(super) fn remember(tx: &mut Tx<'_>, ctx: &Ctx, status: u16, body: &str) -> Result<()> {
-    let (Some(key), Some(fingerprint), Some(sealer)) =
+    let (Some(key), Some(fingerprint), Some(reply_key)) =
         (&ctx.request.idempotency_key, &ctx.request.fingerprint, tx.replies)
     else {
         return Ok(());
     };
     let principal = ctx.principal.id;
-    let sealed = sealer.seal(&binding(&principal, key), body)?;
+    let sealed = seal_small(reply_key, &binding(&principal, key), body.as_bytes())?;
     let now = tx.now();
     tx.execute(
         "INSERT INTO idempotent_reply
@@ -115,12 +86,13 @@ pub async fn lookup(db: &Db, principal: PrincipalId, key: &str) -> Result<Option
             )
         })
         .await?;
-    let (Some(row), Some(sealer)) = (row, db.reply_key().get()) else { return Ok(None) };
+    let (Some(row), Some(reply_key)) = (row, db.reply_key().get()) else { return Ok(None) };
     let sealed: Vec<u8> = row.get("sealed_body")?;
+    let body = open_small(reply_key, &binding(&principal, key), &sealed)?;
     Ok(Some(StoredReply {
         fingerprint: row.get("fingerprint")?,
         status: row.get("status")?,
-        body: sealer.open(&binding(&principal, key), &sealed)?,
+        body: String::from_utf8(body).map_err(Error::internal)?,
     }))
 }
 

@@ -18,7 +18,7 @@ use falaj_base::{Ctx, Error, EventId, Result};
 pub use change::Change;
 pub use entry::{Actor, AuditEntry, Decision, Target};
 pub use idempotency::StoredReply;
-pub(crate) use idempotency::{ReplyKey, ReplySealer};
+pub(crate) use idempotency::ReplyKey;
 
 use crate::db::{Migration, Tx, params};
 

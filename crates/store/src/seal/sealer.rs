@@ -47,7 +47,12 @@ impl Sealer {
         header[1..].copy_from_slice(random);
         let mut segment = Vec::with_capacity(SEGMENT_LEN);
         segment.extend_from_slice(&header);
-        Ok(Self { key: key.cipher(&random[..SALT_LEN], associated_data)?, header, segment, count: 0 })
+        Ok(Self {
+            key: key.cipher(&random[..SALT_LEN], associated_data)?,
+            header,
+            segment,
+            count: 0,
+        })
     }
 
     /// What the stream begins with: enough, with the key, to open any segment on its own.

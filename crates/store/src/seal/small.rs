@@ -52,8 +52,7 @@ pub fn open_small(key: &DataKey, associated_data: &[u8], sealed: &[u8]) -> Resul
         return Err(tampered());
     }
     let (front, body) = sealed.split_at(FRONT);
-    let nonce =
-        Nonce::try_assume_unique_for_key(&front[1 + SALT_LEN..]).map_err(|_| tampered())?;
+    let nonce = Nonce::try_assume_unique_for_key(&front[1 + SALT_LEN..]).map_err(|_| tampered())?;
     let mut plaintext = body.to_vec();
     key.cipher(&front[1..=SALT_LEN], PURPOSE)?
         .open_in_place(nonce, Aad::from(associated_data), &mut plaintext)

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use falaj_base::{Clock, Name, Timestamp, code};
+use falaj_base::{Clock, Timestamp, code};
 use falaj_store::db::{DatabaseConfig, Db, params};
 use falaj_store::events::{Cursor, EventLog, Filter, Subscriptions};
 use falaj_store::record::Change;
@@ -85,10 +85,9 @@ async fn a_late_commit_is_not_skipped() {
 async fn a_subscription_repeats_until_acknowledged() {
     each(|db| async move {
         prepare(&db).await;
-        let name = Name::new("billing").unwrap();
-        let wanted = name.clone();
+        let name = "billing";
         db.write(move |tx| {
-            Subscriptions::ensure(tx, &wanted, &Filter::default(), Cursor::START).map(drop)
+            Subscriptions::ensure(tx, name, &Filter::default(), Cursor::START).map(drop)
         })
         .await
         .unwrap();
@@ -97,18 +96,17 @@ async fn a_subscription_repeats_until_acknowledged() {
         }
         settle(&db).await;
         let subscriptions = Subscriptions::new(db.clone());
-        let first = subscriptions.pending(&name, 2).await.unwrap();
-        let again = subscriptions.pending(&name, 2).await.unwrap();
+        let first = subscriptions.pending(name, 2).await.unwrap();
+        let again = subscriptions.pending(name, 2).await.unwrap();
         assert_eq!(first.len(), 2);
         assert_eq!(first[0].id, again[0].id, "at least once: it comes again");
 
         let move_to = async |cursor| {
-            let name = name.clone();
-            db.write(move |tx| Subscriptions::acknowledge(tx, &name, cursor)).await
+            db.write(move |tx| Subscriptions::acknowledge(tx, name, cursor)).await
         };
         move_to(first[1].cursor).await.unwrap();
         assert_eq!(move_to(first[0].cursor).await.unwrap_err().code(), &code::INVALID_INPUT);
-        let rest = subscriptions.pending(&name, 10).await.unwrap();
+        let rest = subscriptions.pending(name, 10).await.unwrap();
         assert_eq!(rest.len(), 1);
     })
     .await;
@@ -118,10 +116,9 @@ async fn a_subscription_repeats_until_acknowledged() {
 async fn an_effect_in_the_database_happens_exactly_once() {
     each(|db| async move {
         prepare(&db).await;
-        let name = Name::new("counter").unwrap();
-        let wanted = name.clone();
+        let name = "counter";
         db.write(move |tx| {
-            Subscriptions::ensure(tx, &wanted, &Filter::default(), Cursor::START).map(drop)
+            Subscriptions::ensure(tx, name, &Filter::default(), Cursor::START).map(drop)
         })
         .await
         .unwrap();
@@ -131,14 +128,14 @@ async fn an_effect_in_the_database_happens_exactly_once() {
         settle(&db).await;
         // Eight consumers race for the same subscription; each event may insert its row once.
         let consumers = (0..8).map(|_| {
-            let (subscriptions, name) = (Subscriptions::new(db.clone()), name.clone());
+            let subscriptions = Subscriptions::new(db.clone());
             tokio::spawn(async move {
                 let effect = |tx: &mut falaj_store::db::Tx<'_>, event: &falaj_store::events::Event| {
                     let id = event.data.as_i64().unwrap_or(-1);
                     let sql = "INSERT INTO thing (id, name) VALUES ($1, $2)";
                     tx.execute(sql, &params![id, format!("thing {id}")]).map(drop)
                 };
-                while subscriptions.consume(&name, 3, effect).await.unwrap() > 0 {}
+                while subscriptions.consume(name, 3, effect).await.unwrap() > 0 {}
             })
         });
         for consumer in consumers {
@@ -166,8 +163,8 @@ async fn trimming_spares_what_a_subscription_still_needs() {
         let log = EventLog::new(db.clone());
         let events = log.read(Cursor::START, Filter::default(), 10).await.unwrap();
         let passed = events[1].cursor;
-        let name = Name::new("slow").unwrap();
-        db.write(move |tx| Subscriptions::ensure(tx, &name, &Filter::default(), passed).map(drop))
+        let name = "slow";
+        db.write(move |tx| Subscriptions::ensure(tx, name, &Filter::default(), passed).map(drop))
             .await
             .unwrap();
         clock.advance(Duration::from_hours(48));

@@ -46,7 +46,7 @@ pub async fn export_and_verify(client: &Client, folder: &Path) -> Result<AuditLo
     let mut command = tokio::process::Command::new(binary()?);
     without_settings(command.as_std_mut());
     let output = command
-        .args(["audit", "verify"])
+        .args(["audit", "verify", "--export"])
         .arg(&log)
         .arg("--checkpoint")
         .arg(&checkpoint)

@@ -193,11 +193,12 @@ async fn audited(client: &Client, ledger: &Ledger, first: usize, folder: &Path) 
     }
 }
 
-/// How often each text stands in the data of an event that tells of something new.
+/// How often each text stands in the data of an event that tells of something new, by the noun of
+/// the event's type.
 #[derive(Debug, Default)]
 struct EventIndex {
     cursor: Option<String>,
-    news: HashMap<String, usize>,
+    news: HashMap<(String, String), usize>,
 }
 
 impl EventIndex {
@@ -208,23 +209,25 @@ impl EventIndex {
             let path = format!("/v1/events?limit=1000{}", after.unwrap_or_default());
             let page: Value = client.get(&path).await?.expect(StatusCode::OK)?.json()?;
             let events = page["items"].as_array().context("the events are not a list")?;
-            for event in events {
-                self.cursor = event["sequence"].as_str().map(str::to_owned);
-                let kind = event["type"].as_str().unwrap_or_default();
-                let end = ["deleted", "revoked", "removed"].iter().any(|end| kind.ends_with(end));
-                if !end && let Some(data) = event["data"].as_object() {
-                    for text in data.values().filter_map(Value::as_str) {
-                        *self.news.entry(text.to_owned()).or_default() += 1;
-                    }
-                }
-            }
+            events.iter().for_each(|event| self.take(event));
             if events.is_empty() {
                 return Ok(());
             }
+            self.cursor = page["next"].as_str().map(str::to_owned);
         }
     }
 
-    /// Whether an event told of this write.
+    fn take(&mut self, event: &Value) {
+        let kind = event["type"].as_str().unwrap_or_default();
+        let end = ["deleted", "revoked", "removed"].iter().any(|end| kind.ends_with(end));
+        let (false, Some(data)) = (end, event["data"].as_object()) else { return };
+        let noun = kind.split('.').nth(1).unwrap_or_default();
+        for text in data.values().filter_map(Value::as_str) {
+            *self.news.entry((noun.to_owned(), text.to_owned())).or_default() += 1;
+        }
+    }
+
+    /// How many events told of this write.
     fn told(&self, entry: &Entry) -> usize {
         let label = &entry.write.label;
         let name = match (entry.write.kind, entry.made()) {
@@ -232,7 +235,7 @@ impl EventIndex {
             (Kind::Binding, Some(made)) => made["id"].as_str().unwrap_or_default().to_owned(),
             _ => label.clone(),
         };
-        self.news.get(&name).copied().unwrap_or(0)
+        self.news.get(&(entry.write.noun().to_owned(), name)).copied().unwrap_or(0)
     }
 
     /// The effect and its event are both there or both not.

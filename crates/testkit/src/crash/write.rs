@@ -95,6 +95,20 @@ impl Write {
         Self { kind, label, key, method: Method::POST, path, body: Body::Json(body) }
     }
 
+    /// The noun in the types of its events.
+    #[must_use]
+    pub fn noun(&self) -> &'static str {
+        match self.kind {
+            Kind::Tenant => "tenant",
+            Kind::Project => "project",
+            Kind::Account => "service-account",
+            Kind::Binding => "role-binding",
+            Kind::Token => "token",
+            Kind::Object => "object",
+            Kind::Removal => "",
+        }
+    }
+
     /// The request, ready to be sent, any number of times.
     pub fn request(&self, client: &Client) -> RequestBuilder {
         let request = client.request(self.method.clone(), &self.path);

@@ -161,7 +161,9 @@ mod tests {
                 let leaf = leaves[index as usize];
                 assert!(verify_inclusion(index, size, leaf, &path, root), "{index} of {size}");
                 assert!(!verify_inclusion(index, size, Hash::leaf(b"other"), &path, root));
-                assert!(!verify_inclusion((index + 1) % size, size, leaf, &path, root) || size == 1);
+                assert!(
+                    !verify_inclusion((index + 1) % size, size, leaf, &path, root) || size == 1
+                );
             }
             assert_eq!(inclusion_proof(size, size, over(&leaves)).unwrap(), None);
         }
@@ -175,7 +177,10 @@ mod tests {
             for old in 0..=new {
                 let old_root = naive::root(&leaves[..old as usize]);
                 let path = consistency_proof(old, new, over(&leaves)).unwrap().unwrap();
-                assert!(verify_consistency((old, old_root), (new, new_root), &path), "{old}, {new}");
+                assert!(
+                    verify_consistency((old, old_root), (new, new_root), &path),
+                    "{old}, {new}"
+                );
                 let forged = Hash::leaf(b"forged");
                 assert!(!verify_consistency((old, forged), (new, new_root), &path));
                 assert!(old == 0 || !verify_consistency((old, old_root), (new, forged), &path));

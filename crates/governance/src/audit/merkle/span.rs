@@ -114,8 +114,14 @@ mod tests {
     #[test]
     fn too_few_or_too_many_roots_are_refused() {
         let nodes = naive::leaves(3);
-        for (len, count, fits) in [(3, 2, true), (3, 1, false), (3, 3, false), (0, 0, true), (0, 1, false)] {
-            assert_eq!(Frontier::default().append_span(len, &nodes[..count]), fits, "{len}, {count}");
+        for (len, count, fits) in
+            [(3, 2, true), (3, 1, false), (3, 3, false), (0, 0, true), (0, 1, false)]
+        {
+            assert_eq!(
+                Frontier::default().append_span(len, &nodes[..count]),
+                fits,
+                "{len}, {count}"
+            );
         }
     }
 }

@@ -84,7 +84,8 @@ pub fn accept(claims: Claims, expected: &Expected<'_>) -> Result<Subject, JwtRef
         return Err(JwtRefusal::Audience);
     }
     if let Some(nonce) = expected.nonce {
-        if !claims.nonce.as_deref().is_some_and(|given| crate::identity::pepper::same(given, nonce)) {
+        if !claims.nonce.as_deref().is_some_and(|given| crate::identity::pepper::same(given, nonce))
+        {
             return Err(JwtRefusal::Nonce);
         }
         // An ID token for several parties must say that it was made for us.
@@ -175,7 +176,11 @@ mod tests {
         });
         let map = claims.as_object_mut().unwrap();
         for (key, value) in changes.as_object().unwrap() {
-            if value.is_null() { map.remove(key) } else { map.insert(key.clone(), value.clone()) };
+            if value.is_null() {
+                map.remove(key)
+            } else {
+                map.insert(key.clone(), value.clone())
+            };
         }
         let claims = serde_json::from_value(claims).map_err(|_| JwtRefusal::Malformed)?;
         accept(claims, expected)
@@ -218,7 +223,10 @@ mod tests {
     #[test]
     fn a_good_token_names_its_subject_exactly() {
         let mona = check(json!({}), &expected()).unwrap();
-        assert_eq!((mona.subject.as_str(), mona.groups.as_slice()), ("mona", &["staff".to_owned()][..]));
+        assert_eq!(
+            (mona.subject.as_str(), mona.groups.as_slice()),
+            ("mona", &["staff".to_owned()][..])
+        );
         assert!(!mona.machine && !mona.mfa);
         for good in [
             json!({"aud": ["other", "falaj"]}),
@@ -231,7 +239,9 @@ mod tests {
             assert!(check(good.clone(), &expected()).is_ok(), "{good}");
         }
         // Names that look alike stay different.
-        for (a, b) in [("mona", "Mona"), ("mona", "mona "), ("mona", "mоna"), ("mona", "mo\u{200b}na")] {
+        for (a, b) in
+            [("mona", "Mona"), ("mona", "mona "), ("mona", "mоna"), ("mona", "mo\u{200b}na")]
+        {
             let of = |sub: &str| check(json!({"sub": sub, "groups": [sub]}), &expected()).unwrap();
             assert_ne!(of(a).subject, of(b).subject);
             assert_ne!(of(a).groups, of(b).groups);

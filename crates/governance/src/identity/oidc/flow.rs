@@ -101,7 +101,10 @@ impl Provider {
             .append_pair("scope", &self.config.scope_text())
             .append_pair("state", &login.state)
             .append_pair("nonce", &login.nonce)
-            .append_pair("code_challenge", &URL_SAFE_NO_PAD.encode(sha256(login.verifier.as_bytes())))
+            .append_pair(
+                "code_challenge",
+                &URL_SAFE_NO_PAD.encode(sha256(login.verifier.as_bytes())),
+            )
             .append_pair("code_challenge_method", "S256");
         let sealed = serde_json::to_vec(&login).map_err(Error::internal)?;
         Ok(Started { location: url.into(), cookie: pepper.seal(PURPOSE, &sealed)? })

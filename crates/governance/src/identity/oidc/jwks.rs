@@ -173,8 +173,8 @@ struct KeySet {
 fn usable(value: Value) -> Option<(String, SigningKey)> {
     let jwk: Jwk = serde_json::from_value(value).ok()?;
     let id = jwk.common.key_id.clone()?;
-    let for_signing =
-        matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature)) && id.len() <= 256;
+    let for_signing = matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature))
+        && id.len() <= 256;
     let key = DecodingKey::from_jwk(&jwk).ok()?;
     let asymmetric = key.family() != jsonwebtoken::AlgorithmFamily::Hmac;
     let algorithm = jwk.common.key_algorithm;

@@ -80,9 +80,9 @@ impl Provider {
         }
         let signed = jsonwebtoken::decode::<Claims>(token, &key.key, &signature_only(header.alg))
             .map_err(|error| match error.kind() {
-                jsonwebtoken::errors::ErrorKind::Json(_) => JwtRefusal::Malformed,
-                _ => JwtRefusal::Signature,
-            })?;
+            jsonwebtoken::errors::ErrorKind::Json(_) => JwtRefusal::Malformed,
+            _ => JwtRefusal::Signature,
+        })?;
         let (audience, nonce) = match kind {
             Kind::Bearer => (self.config.audience.as_str(), None),
             Kind::Id { client, nonce } => (client, Some(nonce)),

@@ -116,9 +116,9 @@ impl Identity {
             Some(scope) => Resource::new("token", id, scope),
             None => Resource::absent("token", id, home_scope(ctx.principal.home)),
         };
-        ctx.authorize(&TOKEN_CREATE, &resource).await.map_err(|error| {
-            if error.code() == &code::NOT_FOUND { missing() } else { error }
-        })?;
+        ctx.authorize(&TOKEN_CREATE, &resource)
+            .await
+            .map_err(|error| if error.code() == &code::NOT_FOUND { missing() } else { error })?;
         let scope = scope.ok_or_else(missing)?;
         if !holds(&ctx.principal, &scope, request.role) {
             let allowed = "a role that you hold there yourself";
@@ -161,12 +161,7 @@ impl Identity {
     }
 
     /// A token that is not there is refused as one that is not the caller's would be.
-    async fn no_token(
-        &self,
-        ctx: &Ctx,
-        id: TokenId,
-        action: &'static falaj_base::Action,
-    ) -> Error {
+    async fn no_token(&self, ctx: &Ctx, id: TokenId, action: &'static falaj_base::Action) -> Error {
         let nowhere = Resource::absent("token", id, home_scope(ctx.principal.home));
         match ctx.authorize(action, &nowhere).await {
             Ok(()) => Error::not_found("token", id),
@@ -231,9 +226,11 @@ fn expiry(
     match asked {
         None => Ok((now + default_life.get()).min(latest)),
         Some(asked) if asked > now && asked <= latest => Ok(asked),
-        Some(asked) => {
-            Err(Error::invalid("expires_at", asked, format!("after now and no later than {latest}")))
-        }
+        Some(asked) => Err(Error::invalid(
+            "expires_at",
+            asked,
+            format!("after now and no later than {latest}"),
+        )),
     }
 }
 
@@ -266,7 +263,9 @@ mod tests {
         assert_eq!(check(None).unwrap(), day(90));
         assert_eq!(check(Some(day(1))).unwrap(), day(1));
         assert_eq!(check(Some(day(366))).unwrap(), day(366));
-        for bad in [now, day(367), Timestamp::from_micros(i64::MAX), Timestamp::from_micros(i64::MIN)] {
+        for bad in
+            [now, day(367), Timestamp::from_micros(i64::MAX), Timestamp::from_micros(i64::MIN)]
+        {
             assert_eq!(check(Some(bad)).unwrap_err().field(), Some("expires_at"), "{bad}");
         }
     }

@@ -110,10 +110,7 @@ pub(in crate::identity) fn revoke_sign_ins(
 }
 
 /// Notes when tokens were last used; an older time never replaces a newer one.
-pub(in crate::identity) fn note_uses(
-    tx: &mut Tx<'_>,
-    uses: &[(TokenId, Timestamp)],
-) -> Result<()> {
+pub(in crate::identity) fn note_uses(tx: &mut Tx<'_>, uses: &[(TokenId, Timestamp)]) -> Result<()> {
     for (id, at) in uses {
         tx.execute(
             "UPDATE api_token SET last_used_at = $1
@@ -126,10 +123,7 @@ pub(in crate::identity) fn note_uses(
 
 /// Removes tokens that have been dead since before `before`.
 pub(in crate::identity) fn purge(tx: &mut Tx<'_>, before: Timestamp) -> Result<u64> {
-    tx.execute(
-        "DELETE FROM api_token WHERE expires_at < $1 OR revoked_at < $1",
-        &params![before],
-    )
+    tx.execute("DELETE FROM api_token WHERE expires_at < $1 OR revoked_at < $1", &params![before])
 }
 
 fn token(row: &Row) -> Result<Token> {

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use falaj_base::{Principal, PrincipalId, RequestInfo, Result};
-use falaj_governance::identity::origin::Origin;
+use falaj_base::{Error, Principal, PrincipalId, RequestInfo, Result};
 use falaj_governance::identity::{Authenticator, csrf};
 use http::request::Parts;
 use http::uri::Authority;
@@ -20,8 +19,6 @@ use crate::http::route::is_public;
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
     pub(crate) authenticator: Arc<Authenticator>,
-    /// The address people open in a browser, where it is not the one we listen on.
-    pub(crate) public_origin: Option<Origin>,
     pub(crate) rate: RateLimit,
 }
 
@@ -34,9 +31,10 @@ impl Door {
         let extensions = &request.extensions;
         let host = extensions.get::<Authority>().map(Authority::as_str);
         let headers = &request.headers;
-        csrf::check(&request.method, host, headers, self.public_origin.as_ref())?;
-        let source = extensions.get::<RequestInfo>().and_then(|info| info.source);
-        let principal = self.authenticator.authenticate(headers, source).await?;
+        csrf::check(&request.method, host, headers, self.authenticator.public_origin())?;
+        let info = extensions.get::<RequestInfo>();
+        let info = info.ok_or_else(|| Error::internal("the request has no name"))?;
+        let principal = self.authenticator.authenticate_request(headers, info).await?;
         self.rate.take(principal.id)?;
         Ok(principal)
     }

@@ -138,6 +138,7 @@ pub(crate) async fn buffer(State(intake): State<Intake>, request: Request, next:
 
 #[cfg(test)]
 mod tests {
+    use async_compression::Level;
     use async_compression::tokio::bufread::{BrotliEncoder, GzipEncoder, ZlibEncoder, ZstdEncoder};
 
     use super::*;
@@ -148,11 +149,12 @@ mod tests {
 
     async fn packed(encoding: &str, plain: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
+        let quick = Level::Fastest;
         match encoding {
-            "gzip" => GzipEncoder::new(plain).read_to_end(&mut bytes).await,
-            "deflate" => ZlibEncoder::new(plain).read_to_end(&mut bytes).await,
-            "br" => BrotliEncoder::new(plain).read_to_end(&mut bytes).await,
-            _ => ZstdEncoder::new(plain).read_to_end(&mut bytes).await,
+            "gzip" => GzipEncoder::with_quality(plain, quick).read_to_end(&mut bytes).await,
+            "deflate" => ZlibEncoder::with_quality(plain, quick).read_to_end(&mut bytes).await,
+            "br" => BrotliEncoder::with_quality(plain, quick).read_to_end(&mut bytes).await,
+            _ => ZstdEncoder::with_quality(plain, quick).read_to_end(&mut bytes).await,
         }
         .unwrap();
         bytes
@@ -170,8 +172,8 @@ mod tests {
             let hello = packed(encoding, b"hello").await;
             assert_eq!(read(encoding, hello).await.unwrap(), "hello", "{encoding}");
 
-            let bomb = packed(encoding, &vec![0; 64 << 20]).await;
-            assert!(bomb.len() < 128 * 1024, "{encoding} packs zeros well");
+            let bomb = packed(encoding, &vec![0; 4 << 20]).await;
+            assert!(bomb.len() < 64 * 1024, "{encoding} packs zeros well");
             let error = read(encoding, bomb).await.unwrap_err();
             assert_eq!(error.code(), &code::TOO_LARGE, "{encoding}");
 

@@ -107,19 +107,32 @@ pub(super) fn execute(connection: &Connection, sql: &str, params: &[Value]) -> R
 }
 
 pub(super) fn query(connection: &Connection, sql: &str, params: &[Value]) -> Result<Vec<Row>> {
+    let mut found = Vec::new();
+    scan(connection, sql, params, &mut |row| {
+        found.push(row);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+pub(super) fn scan(
+    connection: &Connection,
+    sql: &str,
+    params: &[Value],
+    each: &mut dyn FnMut(Row) -> Result<()>,
+) -> Result<()> {
     let mut statement = connection.prepare_cached(sql).map_err(translate)?;
     let columns: Arc<[String]> =
         statement.column_names().into_iter().map(str::to_owned).collect();
     bind(&mut statement, params)?;
     let mut rows = statement.raw_query();
-    let mut found = Vec::new();
     while let Some(row) = rows.next().map_err(translate)? {
         let values = (0..columns.len())
             .map(|index| row.get_ref(index).map(read).map_err(translate))
             .collect::<Result<_>>()?;
-        found.push(Row { columns: columns.clone(), values });
+        each(Row { columns: columns.clone(), values })?;
     }
-    Ok(found)
+    Ok(())
 }
 
 pub(super) fn execute_ddl(connection: &Connection, sql: &str) -> Result<()> {

@@ -1,0 +1,64 @@
+//! What authentication, authorisation, audit and a durable commit add to a request.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use falaj_testkit::Sandbox;
+
+use crate::commit::per_second;
+use crate::report::{Goal, Report};
+use crate::wire::load;
+
+const CONNECTIONS: usize = 64;
+const RUN: Duration = Duration::from_secs(4);
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// One kind of request, measured.
+struct Cost {
+    cpu_micros: f64,
+    rate: f64,
+}
+
+pub(crate) async fn measure(report: &mut Report) -> Result<()> {
+    let server = Sandbox::start().await?;
+    let address: SocketAddr = server.url().trim_start_matches("http://").parse()?;
+    let token = server.admin_token()?;
+    let open = format!("GET /health/live HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    let write = format!(
+        "PATCH /v1/tenants/default HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
+    );
+    let open = cost(&server, address, &open).await?;
+    let write = cost(&server, address, &write).await?;
+    report.note("request: unauthenticated", open.rate, "requests/s");
+    report.note("request: unauthenticated, server CPU", open.cpu_micros, "µs");
+    report.note("request: authenticated, audited write", write.rate, "requests/s");
+    report.note("request: authenticated, audited write, server CPU", write.cpu_micros, "µs");
+    let ratio = write.cpu_micros / open.cpu_micros;
+    report.goal("request: audited write / unauthenticated, CPU", ratio, "×", Goal::AtMost(2.0));
+    Ok(())
+}
+
+async fn cost(server: &Sandbox, address: SocketAddr, request: &str) -> Result<Cost> {
+    load(address, request, 200, CONNECTIONS, WARM_UP).await?;
+    let (before, began) = (cpu_seconds(server)?, Instant::now());
+    let count = load(address, request, 200, CONNECTIONS, RUN).await?;
+    let (used, took) = (cpu_seconds(server)? - before, began.elapsed());
+    let rate = per_second(count, took);
+    Ok(Cost { cpu_micros: used * 1e6 / (rate * took.as_secs_f64()), rate })
+}
+
+/// User and system time of the server's process so far.
+fn cpu_seconds(server: &Sandbox) -> Result<f64> {
+    /// The kernel counts in hundredths of a second for every user program.
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let pid = server.pid().context("the server is not running")?;
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name in parentheses may hold spaces; the numbers begin after it.
+    let numbers = text.rsplit_once(')').context("unexpected /proc/PID/stat")?.1;
+    let ticks = |index| -> Result<f64> {
+        Ok(numbers.split_whitespace().nth(index).context("a short /proc/PID/stat")?.parse()?)
+    };
+    Ok((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
+}

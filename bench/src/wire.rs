@@ -1,0 +1,64 @@
+//! The cheapest HTTP/1.1 client that is still correct: it sends the same bytes again and again and
+//! reads whole answers, so that the client's own work does not drown the server's.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use futures::future::try_join_all;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Sends `request` over `connections` connections for as long as `run`; every answer must have
+/// the given status. Returns how many were answered.
+pub(crate) async fn load(
+    address: SocketAddr,
+    request: &str,
+    status: u16,
+    connections: usize,
+    run: Duration,
+) -> Result<usize> {
+    let until = Instant::now() + run;
+    let each = (0..connections).map(|_| one(address, request, status, until));
+    Ok(try_join_all(each).await?.into_iter().sum())
+}
+
+async fn one(address: SocketAddr, request: &str, status: u16, until: Instant) -> Result<usize> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let mut buffer = Vec::with_capacity(8192);
+    let mut count = 0;
+    while Instant::now() < until {
+        stream.write_all(request.as_bytes()).await?;
+        let got = answer(&mut stream, &mut buffer).await?;
+        if got != status {
+            bail!("expected {status}, got {got}: {}", String::from_utf8_lossy(&buffer));
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Reads one answer with a Content-Length, or without a body.
+async fn answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<u16> {
+    buffer.clear();
+    loop {
+        if stream.read_buf(buffer).await? == 0 {
+            bail!("the server closed the connection");
+        }
+        let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+        let head = std::str::from_utf8(&buffer[..end])?;
+        let status = head.split(' ').nth(1).context("no status")?.parse()?;
+        let length = head
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+            .map_or(Ok(0), |(_, value)| value.trim().parse::<usize>())?;
+        while buffer.len() < end + 4 + length {
+            if stream.read_buf(buffer).await? == 0 {
+                bail!("the server closed the connection");
+            }
+        }
+        return Ok(status);
+    }
+}

@@ -1,0 +1,107 @@
+//! `falaj events tail`.
+
+use std::time::Duration;
+
+use clap::Args;
+use reqwest::Method;
+use reqwest::header::{ACCEPT, HeaderName, HeaderValue};
+use serde_json::Value;
+
+use super::{line, sse::Parser};
+use crate::client::{Call, Client};
+use crate::context::Context;
+use crate::exit::{Exit, Result};
+
+/// How long to wait before asking again for a stream that ended, and how often in a row.
+const RECONNECT: Duration = Duration::from_secs(1);
+const MAX_RECONNECTS: u32 = 30;
+
+#[derive(Debug, Args)]
+pub(super) struct Tail {
+    /// Stay, and print events as they happen.
+    #[arg(long, short)]
+    follow: bool,
+    /// Only types that begin with this, for instance falaj.tenant.
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<String>,
+    /// Only events of this tenant.
+    #[arg(long, short)]
+    tenant: Option<String>,
+    /// Begin after this cursor. If absent, from the oldest event; with --follow, from now on.
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<String>,
+    /// How many events at most, without --follow.
+    #[arg(long, default_value_t = 100)]
+    limit: u32,
+}
+
+impl Tail {
+    pub(super) async fn run(self, ctx: &Context, client: &Client) -> Result<()> {
+        if self.follow {
+            return self.follow(ctx, client).await;
+        }
+        let call = self
+            .filter(client.call(Method::GET, &["v1", "events"])?)
+            .query("after", self.after.as_deref())
+            .query("limit", Some(&self.limit.to_string()));
+        let page = client.json(call).await?;
+        for event in page["items"].as_array().into_iter().flatten() {
+            ctx.output.entry(event, line)?;
+        }
+        Ok(())
+    }
+
+    fn filter(&self, call: Call) -> Call {
+        call.query("type", self.kind.as_deref()).query("tenant", self.tenant.as_deref())
+    }
+
+    /// Reads the stream, and takes it up again where it ended when the connection is lost.
+    async fn follow(&self, ctx: &Context, client: &Client) -> Result<()> {
+        let mut last = self.after.clone();
+        let mut lost = 0;
+        loop {
+            let before = last.clone();
+            match self.stream(ctx, client, &mut last).await {
+                Err(failure) if failure.exit() != Exit::Unavailable || failure.is_silent() => {
+                    return Err(failure);
+                }
+                Err(failure) if lost >= MAX_RECONNECTS => return Err(failure),
+                Err(_) | Ok(()) => {
+                    lost = if last == before { lost + 1 } else { 0 };
+                    ctx.output.say("the stream ended; taking it up again");
+                    tokio::time::sleep(RECONNECT).await;
+                }
+            }
+        }
+    }
+
+    async fn stream(
+        &self,
+        ctx: &Context,
+        client: &Client,
+        last: &mut Option<String>,
+    ) -> Result<()> {
+        let mut call = self
+            .filter(client.call(Method::GET, &["v1", "events", "stream"])?)
+            .header(ACCEPT, HeaderValue::from_static("text/event-stream"))
+            .streaming();
+        if let Some(id) = last.as_deref().and_then(|id| HeaderValue::from_str(id).ok()) {
+            call = call.header(HeaderName::from_static("last-event-id"), id);
+        }
+        let mut response = client.send(call).await?;
+        let mut parser = Parser::default();
+        loop {
+            // A piece that does not come in time is a lost connection: the server sends a
+            // comment now and then even when nothing happens.
+            let Ok(Some(piece)) = response.chunk().await else { return Ok(()) };
+            for message in parser.feed(&piece)? {
+                let event = serde_json::from_str::<Value>(&message.data)
+                    .unwrap_or(Value::String(message.data));
+                ctx.output.entry(&event, line)?;
+                if message.id.is_some() {
+                    *last = message.id;
+                }
+            }
+        }
+    }
+}

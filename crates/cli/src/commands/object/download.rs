@@ -1,0 +1,124 @@
+//! Fetching an object: into a draft beside the target, which replaces it when all has arrived and
+//! the digest holds.
+
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::digest;
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RANGE};
+use reqwest::{Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use super::upload::hex;
+use crate::client::{Call, Client, broken_stream};
+use crate::context::Context;
+use crate::exit::{Exit, Failure, Result, file_error};
+use crate::output::progress::Progress;
+use crate::stdio;
+
+pub(super) async fn download(
+    ctx: &Context,
+    client: &Client,
+    mut call: Call,
+    file: &Path,
+    range: Option<&str>,
+) -> Result<()> {
+    if let Some(range) = range {
+        let value = HeaderValue::from_str(&format!("bytes={range}"))
+            .map_err(|_| Failure::usage(format!("`{range}` is not a range")))?;
+        call = call.header(RANGE, value);
+    }
+    let response = client.send(call).await?;
+    let expected = match response.status() {
+        // A part has no digest of its own; the server verified what it read.
+        StatusCode::PARTIAL_CONTENT => None,
+        _ => sha256_of(response.headers()),
+    };
+    let size = response.content_length();
+    let progress = Progress::new(ctx.output, format!("get {}", file.display()), size);
+    if file.as_os_str() == "-" {
+        let mut out = stdio::stdout()?;
+        copy(response, &mut out, progress, expected.as_deref()).await?;
+        return out.flush().await.map_err(Failure::from);
+    }
+    let draft = Draft::new(file);
+    let mut out =
+        tokio::fs::File::create(&draft.path).await.map_err(file_error("write", &draft.path))?;
+    copy(response, &mut out, progress, expected.as_deref()).await?;
+    out.sync_all().await.map_err(file_error("write", &draft.path))?;
+    draft.keep(file)
+}
+
+/// Copies the body and compares its digest with what the server said.
+async fn copy(
+    mut response: Response,
+    out: &mut (impl AsyncWrite + Unpin),
+    mut progress: Progress,
+    expected: Option<&str>,
+) -> Result<()> {
+    let mut sum = digest::Context::new(&digest::SHA256);
+    while let Some(piece) = response.chunk().await.map_err(|error| broken_stream(&error))? {
+        sum.update(&piece);
+        out.write_all(&piece).await?;
+        progress.add(piece.len() as u64);
+    }
+    out.flush().await?;
+    let got = hex(sum.finish().as_ref());
+    match expected {
+        Some(expected) if expected != got => Err(Failure::new(
+            Exit::Verification,
+            format!("what arrived is damaged: its digest is {got}, not {expected}"),
+        )
+        .hint("run the command again")),
+        _ => {
+            progress.finish();
+            Ok(())
+        }
+    }
+}
+
+/// A file that is removed unless it is kept.
+struct Draft {
+    path: PathBuf,
+}
+
+impl Draft {
+    fn new(target: &Path) -> Self {
+        let mut name = target.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.part", std::process::id()));
+        Self { path: target.with_file_name(name) }
+    }
+
+    fn keep(self, target: &Path) -> Result<()> {
+        std::fs::rename(&self.path, target).map_err(file_error("write", target))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // After `keep` there is nothing under this name any more.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// What the headers of an object say about it.
+pub(super) fn facts(name: &str, headers: &HeaderMap) -> Value {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let size = text(CONTENT_LENGTH.as_str()).and_then(|size| size.parse::<u64>().ok());
+    json!({
+        "name": name,
+        "id": text("x-falaj-object-id"),
+        "size": size,
+        "sha256": sha256_of(headers),
+        "content_type": text(CONTENT_TYPE.as_str()),
+        "zone": text("x-falaj-zone"),
+        "created_at": text("last-modified"),
+    })
+}
+
+/// The digest in the entity tag, which for our objects is the SHA-256 in hex.
+fn sha256_of(headers: &HeaderMap) -> Option<String> {
+    let tag = headers.get("etag")?.to_str().ok()?.trim_matches('"');
+    let hex = tag.len() == 64 && tag.bytes().all(|b| b.is_ascii_hexdigit());
+    hex.then(|| tag.to_owned())
+}

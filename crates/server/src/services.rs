@@ -1,0 +1,83 @@
+//! What the domains stand on, opened in the order they need each other.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use falaj_base::{Clock, Result};
+use falaj_governance::audit::Audit;
+use falaj_governance::authz::CedarGate;
+use falaj_governance::epoch::Epoch;
+use falaj_governance::identity::Authenticator;
+use falaj_governance::residency::Residency;
+use falaj_governance::tenancy::Tenancy;
+use falaj_store::db::Db;
+use falaj_store::keys::Keys;
+use falaj_store::objects::Objects;
+use zeroize::Zeroizing;
+
+use crate::config::Config;
+use crate::modules;
+
+/// The opened floor. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Services {
+    pub db: Db,
+    pub keys: Keys,
+    pub objects: Objects,
+    pub epoch: Epoch,
+    pub audit: Arc<Audit>,
+    pub gate: Arc<CedarGate>,
+    pub authenticator: Arc<Authenticator>,
+    pub tenancy: Tenancy,
+    pub residency: Residency,
+}
+
+impl Services {
+    /// Opens the database, brings its schema up to date, and builds everything on it.
+    pub async fn open(config: &Config, data_dir: &Path) -> Result<Self> {
+        let location = config.database.location(data_dir);
+        let db = Db::open(&location, &config.database, Clock::System).await?;
+        db.migrate(&modules::migrations()).await?;
+        let keys = Keys::open(&config.keys, data_dir, db.clone()).await?;
+        db.seal_replies_with(&keys.platform_secret("idempotent-replies")?)?;
+        let objects = Objects::open(&config.objects, data_dir, db.clone(), keys.clone())?;
+        let epoch = Epoch::load(db.clone()).await?;
+        let audit = Audit::open(&config.audit, db.clone(), &keys, data_dir).await?;
+        let actions = modules::actions();
+        let gate = CedarGate::open(db.clone(), epoch.clone(), &actions, &config.authz).await?;
+        let authenticator = Authenticator::new(
+            db.clone(),
+            epoch.clone(),
+            config.identity.clone(),
+            &token_pepper(&keys)?,
+            audit.reads().clone(),
+            Clock::System,
+        )?;
+        Ok(Self {
+            tenancy: Tenancy::new(db.clone(), keys.home().clone()),
+            residency: Residency::new(db.clone()),
+            gate: Arc::new(gate),
+            authenticator: Arc::new(authenticator),
+            db,
+            keys,
+            objects,
+            epoch,
+            audit,
+        })
+    }
+
+    /// What is still in memory and must not be lost.
+    pub async fn flush(&self) {
+        if let Err(error) = self.authenticator.flush_uses().await {
+            tracing::warn!(error = error.chain(), "last-used times were not written");
+        }
+        if let Err(error) = self.audit.reads().flush().await {
+            tracing::error!(error = error.chain(), "audit entries of reads were not written");
+        }
+    }
+}
+
+/// The secret without which no token works.
+pub fn token_pepper(keys: &Keys) -> Result<Zeroizing<[u8; 32]>> {
+    keys.platform_secret("token-pepper")
+}
