@@ -5,7 +5,7 @@
 //   POST …/test/rotate        signs with a new key from now on; old keys stay published
 //   POST …/test/outage?on=1   answers 503 to everything until told on=0
 // Sign-in is the provider's own development page: any name is let in, the password is ignored,
-// and a name such as `mona+staff+mfa` is put into the groups after its first `+`.
+// and a name such as `mona+staff+red` is put into the groups after its first `+`.
 import http from 'node:http';
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import Provider from 'oidc-provider';
@@ -23,15 +23,17 @@ const makeProvider = (issuer, keys) => new Provider(issuer, {
   jwks: { keys },
   cookies: { keys: [randomUUID()] },
   conformIdTokenClaims: false,
-  claims: { openid: ['sub', 'groups', 'amr'], profile: ['name'] },
+  claims: { openid: ['sub', 'groups'], profile: ['name'] },
   clients: [
     { client_id: 'falaj-web', client_secret: 'web-secret', response_types: ['code'],
       grant_types: ['authorization_code'], redirect_uris: ['http://127.0.0.1:7470/auth/oidc/callback'] },
     { client_id: 'falaj-machine', client_secret: 'machine-secret', response_types: [],
       grant_types: ['client_credentials'], redirect_uris: [] },
   ],
-  findAccount: (_ctx, id) => ({ accountId: id, claims: () => ({
-    sub: id, name: `${id} by name`, groups: groupsOf(id), amr: id.endsWith('+mfa') ? ['pwd', 'mfa'] : ['pwd'] }) }),
+  findAccount: (_ctx, id) => ({
+    accountId: id,
+    claims: () => ({ sub: id, name: `${id} by name`, groups: groupsOf(id) }),
+  }),
   extraTokenClaims: () => ({ groups: ['machines'] }),
   pkce: { required: () => true },
   features: {

@@ -61,7 +61,7 @@ pub(crate) struct Call {
     method: Method,
     url: Url,
     body: Option<Value>,
-    /// Makes a creating call safe to repeat.
+    /// The Idempotency-Key, the same each time it is sent.
     key: Option<String>,
     headers: header::HeaderMap,
     /// A stream is not cut off while it flows.
@@ -78,6 +78,12 @@ impl Call {
 
     pub(crate) fn body(mut self, body: Value) -> Self {
         self.body = Some(body);
+        self
+    }
+
+    /// Makes a creating call safe to repeat: the server does it once, however often it arrives.
+    pub(crate) fn once(mut self) -> Self {
+        self.key = Some(uuid::Uuid::now_v7().to_string());
         self
     }
 
@@ -141,11 +147,8 @@ impl Client {
         self.json(self.call(Method::GET, path)?).await
     }
 
-    /// Creates something: the call carries a key, so that a lost reply does no harm.
     pub(crate) async fn create(&self, path: &[&str], body: Value) -> Result<Value> {
-        let mut call = self.call(Method::POST, path)?.body(body);
-        call.key = Some(uuid::Uuid::now_v7().to_string());
-        self.json(call).await
+        self.json(self.call(Method::POST, path)?.body(body).once()).await
     }
 
     pub(crate) async fn put(&self, path: &[&str], body: Value) -> Result<Value> {

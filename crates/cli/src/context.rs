@@ -23,7 +23,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(global: &Global) -> Result<Self> {
+    pub(crate) fn new(global: &Global) -> Self {
         let env = |name: &str| std::env::var(name).ok();
         let kept = credentials::path(env).and_then(|path| Credentials::read(&path));
         let set = |url: &&String| !url.is_empty();
@@ -32,7 +32,7 @@ impl Context {
         let url = url.map_or_else(|| DEFAULT_URL.to_owned(), |url| normal(&url));
         let given = global.token.clone().filter(|token| !token.is_empty());
         let token = given.or_else(|| Some(kept.as_ref().ok()?.servers.get(&url)?.token.clone()));
-        Ok(Self {
+        Self {
             output: global.output(),
             config: global.config.clone(),
             target: Target {
@@ -43,7 +43,7 @@ impl Context {
                 allow_http: global.allow_http,
             },
             credentials: kept,
-        })
+        }
     }
 
     /// A client for the server, with the token if there is one.

@@ -1,6 +1,8 @@
 //! The checks behind `falaj doctor`. Each gives one finding: what was looked at, how it stands,
 //! and what to do about it. A check never changes anything, and one that cannot run says so.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 
 mod local;
@@ -65,7 +67,8 @@ impl Finding {
     fn line(&self) -> String {
         let mut line = format!("{:<5} {:<18} {}", self.status.as_str(), self.check, self.text);
         if let Some(fix) = &self.fix {
-            line.push_str(&format!("\n{:24} → {fix}", ""));
+            // Writing into a String cannot fail.
+            let _ = write!(line, "\n{:24} → {fix}", "");
         }
         printable(&line, true)
     }

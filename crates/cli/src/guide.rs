@@ -107,7 +107,7 @@ mod tests {
         leaves(&command(), "falaj", &mut |name, leaf| {
             let after = leaf.get_after_help().map(ToString::to_string).unwrap_or_default();
             for line in after.lines().map(str::trim).filter(|line| line.starts_with("falaj ")) {
-                let plain = line.split([';', '|', '>', '#']).next().unwrap_or_default();
+                let plain = line.split([';', '|', '<', '>', '#']).next().unwrap_or_default();
                 let plain = plain.replace("\"$(", "").replace(")\"", "");
                 let words = plain.split_whitespace().map(|word| word.trim_matches(['\'', '"']));
                 let result = command().try_get_matches_from(words);

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<()> {
-    let context = Context::new(&cli.global)?;
+    let context = Context::new(&cli.global);
     if let Command::Serve(serve) = cli.command {
         return serve.run(&context);
     }

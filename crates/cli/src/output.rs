@@ -93,6 +93,7 @@ impl Output {
     }
 
     /// Data as it is, with a newline.
+    #[allow(clippy::unused_self, reason = "all that is printed goes through an output")]
     pub(crate) fn text(self, text: &str) -> Result<()> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;

@@ -1,5 +1,12 @@
 //! Identity from the outside: real databases, the real gate, the routes as a client meets them,
-//! and (where `FALAJ_TEST_OIDC_ISSUER` names one) a real OpenID provider.
+//! and (where `FALAJ_TEST_OIDC_ISSUER` names one) a real OIDC provider.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test that cannot go on says why and stops"
+)]
 
 #[path = "identity/world.rs"]
 mod world;

@@ -5,15 +5,20 @@ use std::sync::Arc;
 use falaj_base::Action;
 use falaj_governance::authz::Authz;
 use falaj_governance::identity::Identity;
-use falaj_governance::{audit, authz, epoch, identity, residency, tenancy};
+use falaj_governance::keyring::Keyring;
+use falaj_governance::{audit, authz, epoch, identity, keyring, residency, tenancy};
 use falaj_store::db::ModuleMigrations;
 use falaj_store::record::idempotency;
+use falaj_store::worker::Worker;
 use falaj_store::{keys, objects as blobs};
 use falaj_web::Module;
+use tokio::sync::Semaphore;
 
+use crate::backup::{self, Backups};
 use crate::config::Config;
 use crate::events::{self, Events};
 use crate::http;
+use crate::objects::{self, ObjectService};
 use crate::services::Services;
 
 /// The tables of all modules, in the order they are built.
@@ -29,6 +34,7 @@ pub fn migrations() -> Vec<ModuleMigrations> {
         ("identity", identity::MIGRATIONS),
         ("authz", authz::MIGRATIONS),
         ("audit", audit::MIGRATIONS),
+        ("objects", objects::MIGRATIONS),
     ]);
     all
 }
@@ -43,7 +49,10 @@ pub fn actions() -> Vec<&'static Action> {
         identity::ACTIONS,
         authz::ACTIONS,
         audit::ACTIONS,
+        keyring::ACTIONS,
         events::ACTIONS,
+        objects::ACTIONS,
+        backup::ACTIONS,
     ]
     .concat()
 }
@@ -51,42 +60,85 @@ pub fn actions() -> Vec<&'static Action> {
 /// The modules over the opened services; the server's own is added where the router is built.
 #[must_use]
 pub fn modules(services: &Services, config: &Config) -> Vec<Module> {
-    let s = services.clone();
-    let identity = Identity::new(s.authenticator.clone());
-    let authz = Authz::new(s.db.clone(), s.epoch.clone(), s.gate.clone(), config.authz.clone());
-    let events = Events::new(s.db.clone(), s.tenancy.clone(), s.epoch.clone(), &config.events);
-    let trimmer = events.trimmer();
     vec![
-        Module::new("store").worker(idempotency::forgetter(s.db.clone())).worker(s.epoch.poller()),
+        the_store(services),
         Module::new("tenancy")
             .actions(tenancy::ACTIONS)
-            .routes(tenancy::routes(Arc::new(s.tenancy))),
+            .routes(tenancy::routes(Arc::new(services.tenancy.clone()))),
         Module::new("residency")
             .actions(residency::ACTIONS)
-            .routes(residency::routes(Arc::new(s.residency))),
-        with_workers(
-            Module::new("identity")
-                .actions(identity::ACTIONS)
-                .routes(identity::routes(Arc::new(identity))),
-            identity::workers(&s.authenticator),
-        ),
-        Module::new("authz")
-            .actions(authz::ACTIONS)
-            .routes(authz::routes(Arc::new(authz)))
-            .worker(s.gate.refresher()),
-        with_workers(
-            Module::new("audit").actions(audit::ACTIONS).routes(audit::routes(s.audit.clone())),
-            s.audit.workers(),
-        ),
-        Module::new("events")
-            .actions(events::ACTIONS)
-            .routes(events::routes(Arc::new(events)))
-            .worker(trimmer),
-        with_workers(Module::new("keys"), s.keys.workers()),
-        with_workers(Module::new("objects"), s.objects.workers()),
+            .routes(residency::routes(Arc::new(services.residency.clone()))),
+        the_identity(services),
+        the_authz(services, config),
+        the_audit(services),
+        the_keyring(services),
+        the_events(services, config),
+        the_objects(services),
+        the_backup(services, config),
     ]
 }
 
-fn with_workers(module: Module, workers: Vec<falaj_store::worker::Worker>) -> Module {
+/// What keeps the floor itself tidy; it has no routes.
+fn the_store(s: &Services) -> Module {
+    Module::new("store").worker(idempotency::forgetter(s.db.clone())).worker(s.epoch.poller())
+}
+
+fn the_identity(s: &Services) -> Module {
+    let service = Identity::new(s.authenticator.clone());
+    let module = Module::new("identity").actions(identity::ACTIONS);
+    with_workers(
+        module.routes(identity::routes(Arc::new(service))),
+        identity::workers(&s.authenticator),
+    )
+}
+
+fn the_authz(s: &Services, config: &Config) -> Module {
+    let service = Authz::new(s.db.clone(), s.epoch.clone(), s.gate.clone(), config.authz.clone());
+    Module::new("authz")
+        .actions(authz::ACTIONS)
+        .routes(authz::routes(Arc::new(service)))
+        .worker(s.gate.refresher())
+}
+
+fn the_audit(s: &Services) -> Module {
+    let module = Module::new("audit").actions(audit::ACTIONS);
+    with_workers(module.routes(audit::routes(s.audit.clone())), s.audit.workers())
+}
+
+fn the_keyring(s: &Services) -> Module {
+    let service = Keyring::new(s.db.clone(), s.keys.clone(), s.tenancy.clone());
+    let module = Module::new("keyring").actions(keyring::ACTIONS);
+    with_workers(module.routes(keyring::routes(Arc::new(service))), s.keys.workers())
+}
+
+fn the_events(s: &Services, config: &Config) -> Module {
+    let service = Events::new(s.db.clone(), s.tenancy.clone(), s.epoch.clone(), &config.events);
+    let trimmer = service.trimmer();
+    Module::new("events")
+        .actions(events::ACTIONS)
+        .routes(events::routes(Arc::new(service)))
+        .worker(trimmer)
+}
+
+fn the_objects(s: &Services) -> Module {
+    let reads = s.audit.reads().clone();
+    let service = ObjectService::new(s.db.clone(), s.objects.clone(), s.tenancy.clone(), reads);
+    let module = Module::new("objects").actions(objects::ACTIONS);
+    with_workers(module.routes(objects::routes(Arc::new(service))), s.objects.workers())
+}
+
+fn the_backup(s: &Services, config: &Config) -> Module {
+    let service = Backups {
+        db: s.db.clone(),
+        keys: s.keys.clone(),
+        objects: s.objects.clone(),
+        audit: s.audit.clone(),
+        folder: config.data_dir.clone(),
+        running: Arc::new(Semaphore::new(1)),
+    };
+    Module::new("backup").actions(backup::ACTIONS).routes(backup::routes(Arc::new(service)))
+}
+
+fn with_workers(module: Module, workers: Vec<Worker>) -> Module {
     workers.into_iter().fold(module, Module::worker)
 }

@@ -27,7 +27,7 @@ pub async fn stop_signal() {
             Ok(mut signals) => drop(signals.recv().await),
             Err(error) => {
                 tracing::error!(%error, "signals cannot be received");
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }
     };

@@ -64,7 +64,7 @@ pub struct Server {
     started: Started,
     listener: Listener,
     router: Router,
-    routes: Vec<Route>,
+    table: Vec<Route>,
     services: Services,
     workers: Vec<Worker>,
     leases: Leases,
@@ -90,7 +90,7 @@ impl Server {
         let mut modules = modules(&services, config);
         modules.push(http::module(readiness, metrics.clone(), Arc::clone(&description)));
         let workers = modules.iter_mut().flat_map(|module| module.workers.drain(..)).collect();
-        let (router, routes) = compose(config, &services, modules, description, &metrics, &drain)?;
+        let (router, table) = compose(config, &services, modules, description, &metrics, &drain)?;
 
         let listener = Listener::bind(&config.server, &config.limits, transport).await?;
         let started = started(&listener, &data_dir, admin_token)?;
@@ -100,7 +100,7 @@ impl Server {
             started,
             listener,
             router,
-            routes,
+            table,
             services,
             workers,
             metrics,
@@ -116,8 +116,8 @@ impl Server {
 
     /// Every route, for the test that walks them all.
     #[must_use]
-    pub fn routes(&self) -> &[Route] {
-        &self.routes
+    pub fn route_table(&self) -> &[Route] {
+        &self.table
     }
 
     #[must_use]

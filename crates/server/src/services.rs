@@ -39,7 +39,8 @@ impl Services {
         let db = Db::open(&location, &config.database, Clock::System).await?;
         db.migrate(&modules::migrations()).await?;
         let keys = Keys::open(&config.keys, data_dir, db.clone()).await?;
-        db.seal_replies_with(&keys.platform_secret("idempotent-replies")?)?;
+        let reply_key = keys.platform_secret("idempotent-replies")?;
+        db.seal_replies_with(&reply_key)?;
         let objects = Objects::open(&config.objects, data_dir, db.clone(), keys.clone())?;
         let epoch = Epoch::load(db.clone()).await?;
         let audit = Audit::open(&config.audit, db.clone(), &keys, data_dir).await?;

@@ -23,6 +23,7 @@ use crate::exit::{Exit, Result};
 pub(crate) struct ExitCodes {}
 
 impl ExitCodes {
+    #[allow(clippy::unused_self, reason = "the same signature for every command")]
     pub(crate) fn run(self, ctx: &Context) -> Result<()> {
         let rows: Vec<Value> =
             Exit::ALL.iter().map(|(code, about)| json!({"code": code, "meaning": about})).collect();

@@ -21,7 +21,7 @@ use crate::exit::{Failure, Result, file_error};
     falaj init --data-dir /var/lib/falaj --out /etc/falaj/falaj.toml")]
 pub(crate) struct Init {
     /// Where everything will be kept.
-    #[arg(long, value_name = "DIR", default_value = "./data")]
+    #[arg(long, value_name = "DIR", default_value = "falaj-data")]
     data_dir: PathBuf,
     /// The address and port to listen on.
     #[arg(long, value_name = "ADDRESS:PORT")]

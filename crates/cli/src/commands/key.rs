@@ -29,6 +29,9 @@ enum Commands {
     Rotate {
         #[command(flatten)]
         place: InTenant,
+        /// The zone whose key is meant; the tenant's own if absent.
+        #[arg(long)]
+        zone: Option<String>,
     },
     /// Destroy a key: everything encrypted with it is gone for good, backups included
     #[command(after_help = "Example:\n  \
@@ -46,7 +49,11 @@ enum Commands {
     Root,
     /// Wrap every data key anew with a new root key
     #[command(after_help = "Example:\n  falaj key rotate-root")]
-    RotateRoot,
+    RotateRoot {
+        /// The zone whose root key is meant; the platform's own if absent.
+        #[arg(long)]
+        zone: Option<String>,
+    },
 }
 
 const COLUMNS: &[Column] = &[
@@ -68,24 +75,26 @@ impl Key {
                 let path = ["v1", "tenants", &place.tenant, "keys"];
                 ctx.output.list(&client.list(client.call(Method::GET, &path)?).await?, COLUMNS)
             }
-            Commands::Rotate { place } => {
+            Commands::Rotate { place, zone } => {
                 let path = ["v1", "tenants", &place.tenant, "keys", "rotate"];
-                ctx.output.record(&client.create(&path, serde_json::json!({})).await?, COLUMNS)
+                let call = client.call(Method::POST, &path)?.query("zone", zone.as_deref()).once();
+                ctx.output.record(&client.json(call).await?, COLUMNS)
             }
             Commands::Destroy { id, place, sure } => {
                 let what = format!("Destroying key {id}, and with it all data it encrypts,");
                 confirm(sure.yes, &what, &id).await?;
                 let path = ["v1", "tenants", &place.tenant, "keys", &id, "destroy"];
-                let key = client.create(&path, serde_json::json!({})).await?;
+                let key = client.json(client.call(Method::POST, &path)?.once()).await?;
                 ctx.output.done(&key, &format!("key {id} is destroyed"))
             }
             Commands::Root => ctx.output.list(
                 &client.list(client.call(Method::GET, &["v1", "keys", "root"])?).await?,
                 ROOT,
             ),
-            Commands::RotateRoot => {
+            Commands::RotateRoot { zone } => {
                 let path = ["v1", "keys", "root", "rotate"];
-                ctx.output.record(&client.create(&path, serde_json::json!({})).await?, ROOT)
+                let call = client.call(Method::POST, &path)?.query("zone", zone.as_deref()).once();
+                ctx.output.record(&client.json(call).await?, ROOT)
             }
         }
     }

@@ -17,8 +17,8 @@ use crate::password;
 /// Sign in to a server and remember the token
 ///
 /// With --user, a password is exchanged for a token; with --token or --token-file, an API token is
-/// checked and kept. It is stored for this URL in $XDG_CONFIG_HOME/falaj/credentials.toml, readable
-/// by you alone, and this server becomes the one that commands talk to.
+/// checked and kept. It is stored for this URL in falaj/credentials.toml in your configuration
+/// folder, readable by you alone, and this server becomes the one that commands talk to.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  falaj login --token-file ./data/admin.token\n  \
     falaj login --url https://falaj.example.ae --user mona@example.ae\n  \

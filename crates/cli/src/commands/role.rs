@@ -54,7 +54,7 @@ enum Commands {
     /// Show which role may do what
     #[command(after_help = "Example:\n  falaj role matrix")]
     Matrix,
-    /// Give a role to a group of an OpenID provider
+    /// Give a role to a group of an identity provider
     #[command(after_help = "Example:\n  \
         falaj role map-group https://id.example.ae data-team contributor --tenant acme")]
     MapGroup {

@@ -1,12 +1,16 @@
 //! `falaj serve`: the platform itself.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use falaj_server::Started;
+use serde_json::json;
 
 use crate::context::Context;
 use crate::exit::Result;
+use crate::output::Output;
 
 /// Run the platform in the foreground
 ///
@@ -24,17 +28,19 @@ pub(crate) struct Serve {
     /// The address and port to listen on; anything but loopback is served with TLS.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// A PostgreSQL URL; SQLite in the data directory if absent. FALAJ_DATABASE_URL does the same
-    /// and keeps the password out of the process list.
+    /// A PostgreSQL URL; SQLite in the data directory if absent. The variable of the same name
+    /// does the same and keeps the password out of the process list.
     #[arg(long, value_name = "URL")]
     database_url: Option<String>,
 }
 
 impl Serve {
     pub(crate) fn run(self, ctx: &Context) -> Result<()> {
-        let loaded = ctx.load_config(self.flags())?;
+        let config = ctx.load_config(self.flags())?.value;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(falaj_server::serve(loaded.value))?;
+        let announce = |started: &Started| announce(ctx.output, started);
+        let shutdown = falaj_server::stop_signal();
+        runtime.block_on(falaj_server::serve(&config, shutdown, announce))?;
         Ok(())
     }
 
@@ -48,5 +54,85 @@ impl Serve {
         .into_iter()
         .flatten()
         .collect()
+    }
+}
+
+/// Tells whoever started it where it is and how to get in.
+fn announce(output: Output, started: &Started) {
+    let text = if output.is_json() {
+        let token = started.admin_token.as_ref().map(falaj_base::Secret::expose);
+        json!({
+            "url": started.url,
+            "data_dir": started.data_dir,
+            "admin_token_file": started.admin_token_file,
+            "admin_token": token,
+            "certificate": started.certificate,
+        })
+        .to_string()
+    } else {
+        welcome(started)
+    };
+    // A server whose stdout is closed must go on serving.
+    let _ = output.text(&text);
+}
+
+fn welcome(started: &Started) -> String {
+    let url = &started.url;
+    let token_file = started.admin_token_file.display();
+    let mut text = format!("Falaj is at {url}\n");
+    // Writing into a String cannot fail.
+    if let Some(token) = &started.admin_token {
+        let _ = write!(
+            text,
+            "\nThe administrator's token, shown only now and kept in {token_file}:\n  {}\n",
+            token.expose()
+        );
+    }
+    let trust = started.certificate.as_ref().map(|path| path.display());
+    let cacert = trust.as_ref().map_or_else(String::new, |path| format!(" --cacert {path}"));
+    let _ = write!(
+        text,
+        "\nThis command line:\n  falaj login --url {url} --token-file {token_file}{cacert}\n  \
+         falaj doctor{cacert}\n\
+         \nAn MLflow client:\n  export MLFLOW_TRACKING_URI={url}\n  \
+         export MLFLOW_TRACKING_TOKEN=\"$(cat {token_file})\"\n"
+    );
+    if let Some(path) = trust {
+        let _ = writeln!(text, "  export MLFLOW_TRACKING_SERVER_CERT_PATH={path}");
+    }
+    text.push_str("\nStop it with Ctrl-C.");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use falaj_base::Secret;
+
+    use super::*;
+
+    #[test]
+    fn the_welcome_leads_a_newcomer_in() {
+        let mut started = Started {
+            address: "127.0.0.1:7470".parse().unwrap(),
+            url: "http://127.0.0.1:7470".into(),
+            data_dir: "/data".into(),
+            admin_token_file: "/data/admin.token".into(),
+            admin_token: Some(Secret::new("flj_secret")),
+            certificate: None,
+        };
+        let text = welcome(&started);
+        for part in [
+            "flj_secret",
+            "falaj login --url http://127.0.0.1:7470 --token-file /data/admin.token\n",
+            "MLFLOW_TRACKING_URI=http://127.0.0.1:7470\n",
+            "MLFLOW_TRACKING_TOKEN=\"$(cat /data/admin.token)\"",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in\n{text}");
+        }
+        assert!(!text.contains("cacert"));
+        started.admin_token = None;
+        started.certificate = Some("/data/ca.pem".into());
+        let text = welcome(&started);
+        assert!(text.contains("--cacert /data/ca.pem") && !text.contains("shown only now"));
     }
 }

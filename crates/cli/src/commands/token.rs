@@ -117,7 +117,8 @@ impl Token {
                 let gone = ctx.client()?.delete(&["v1", "tokens", &id]).await?;
                 ctx.output.done(&gone, &format!("revoked {id}"))
             }
-            Commands::Recover(recover) => recover.run(ctx).await,
+            // It opens a whole server: boxed, so that every other command stays small.
+            Commands::Recover(recover) => Box::pin(recover.run(ctx)).await,
         }
     }
 }

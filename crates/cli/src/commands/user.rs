@@ -1,4 +1,5 @@
-//! `falaj user`: people who sign in with a password. People of an OpenID provider need no entry.
+//! `falaj user`: people who sign in with a password. Those of an identity
+//! provider need no entry.
 
 use clap::{Args, Subcommand};
 use reqwest::Method;

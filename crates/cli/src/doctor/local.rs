@@ -1,6 +1,7 @@
 //! What can be seen on this machine: the configuration and what it points to.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -18,7 +19,7 @@ use crate::output::progress::human;
 const LITTLE_SPACE: u64 = 5 << 30;
 const NO_SPACE: u64 = 512 << 20;
 /// No machine that runs this has a clock before this: 2026-01-01.
-const BUILT: Duration = Duration::from_secs(1_767_225_600);
+const BUILT: Duration = Duration::from_hours(490_896);
 
 pub(super) async fn examine(ctx: &Context) -> Vec<Finding> {
     let mut findings = vec![clock()];
@@ -81,27 +82,46 @@ fn data_dir(path: &Path) -> Finding {
 
 async fn database(config: &Config) -> Finding {
     let name = "database";
-    let location = config.database.location(&config.data_dir);
-    let shown = match &location {
-        Location::Sqlite(path) if !path.exists() => {
-            let text = format!("SQLite at {} does not exist yet", path.display());
-            return Finding::warn(name, text, "`falaj serve` makes it");
+    match config.database.location(&config.data_dir) {
+        Location::Sqlite(path) => sqlite(&path),
+        // The URL may hold a password: it is not shown.
+        location @ Location::Postgres(_) => {
+            let answer = match Db::open(&location, &config.database, Clock::System).await {
+                Ok(db) => db.read(|tx| tx.query_one("SELECT 1 AS one", &[]).map(drop)).await,
+                Err(error) => Err(error),
+            };
+            match answer {
+                Ok(()) => Finding::ok(name, "PostgreSQL answers"),
+                Err(error) => {
+                    let fix = "check database.url, and that the server lets this user in";
+                    Finding::fail(name, format!("PostgreSQL: {}", error.chain()), fix)
+                }
+            }
         }
-        Location::Sqlite(path) => format!("SQLite at {}", path.display()),
-        // The URL may hold a password.
-        Location::Postgres(_) => "PostgreSQL".to_owned(),
-    };
-    let opened = Db::open(&location, &config.database, Clock::System).await;
-    let answer = match opened {
-        Ok(db) => db.read(|tx| tx.query_one("SELECT 1 AS one", &[]).map(drop)).await,
-        Err(error) => Err(error),
-    };
-    match answer {
-        Ok(()) => Finding::ok(name, format!("{shown} answers")),
-        Err(error) => {
-            let fix = "check database.url, and that the database runs and lets this user in";
-            Finding::fail(name, format!("{shown}: {}", error.chain()), fix)
+    }
+}
+
+/// Looks at the file without opening it as a database: that would leave files behind, which may
+/// then belong to the wrong user.
+fn sqlite(path: &Path) -> Finding {
+    let name = "database";
+    let shown = path.display();
+    let mut header = [0; 16];
+    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    match read {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let text = format!("SQLite at {shown} does not exist yet");
+            Finding::warn(name, text, "`falaj serve` makes it")
         }
+        Err(error) => Finding::fail(name, format!("{shown}: {error}"), "check who owns it"),
+        Ok(()) if &header == b"SQLite format 3\0" => {
+            Finding::ok(name, format!("SQLite at {shown}"))
+        }
+        Ok(()) => Finding::fail(
+            name,
+            format!("{shown} is not an SQLite database"),
+            "restore a backup with `falaj restore`",
+        ),
     }
 }
 
@@ -174,7 +194,7 @@ fn space(path: &Path) -> Finding {
     }
 }
 
-/// Whether each OpenID provider publishes its description where it should.
+/// Whether each identity provider publishes its description where it should.
 async fn providers(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     for provider in &config.identity.oidc.providers {
@@ -224,6 +244,17 @@ mod tests {
         assert_eq!(private_file("keys".into(), &keyring).status, Status::Fail);
         with_mode(&keyring, 0o600);
         assert_eq!(private_file("keys".into(), &keyring).status, Status::Ok);
+    }
+
+    #[test]
+    fn a_damaged_database_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("falaj.db");
+        assert_eq!(sqlite(&path).status, Status::Warn);
+        fs::write(&path, [0; 4096]).unwrap();
+        assert_eq!(sqlite(&path).status, Status::Fail);
+        fs::write(&path, b"SQLite format 3\0 and more").unwrap();
+        assert_eq!(sqlite(&path).status, Status::Ok);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::output::cell;
 
 /// A difference that tokens and certificates forgive.
-const CLOCK_LEEWAY: Duration = Duration::from_secs(60);
+const CLOCK_LEEWAY: Duration = Duration::from_mins(1);
 
 pub(super) async fn examine(ctx: &Context) -> Vec<Finding> {
     let client = match ctx.client() {

@@ -41,7 +41,12 @@ impl Progress {
     }
 
     pub(crate) fn add(&mut self, bytes: u64) {
-        self.done += bytes;
+        self.reach(self.done + bytes);
+    }
+
+    /// So much is done in all.
+    pub(crate) fn reach(&mut self, done: u64) {
+        self.done = done;
         let every = if self.mode == Mode::Terminal { REDRAW } else { PLAIN_LINE };
         if self.mode != Mode::Off && self.drawn.elapsed() >= every {
             self.drawn = Instant::now();

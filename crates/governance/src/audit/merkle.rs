@@ -98,6 +98,7 @@ fn split(size: u64) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "small numbers")]
 pub(crate) mod naive {
     //! The definition of RFC 9162, section 2.1.1, word for word: the oracle of the tests.
 

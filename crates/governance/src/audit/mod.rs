@@ -51,6 +51,6 @@ pub use service::{
     ACTIONS, AUDIT_CHECKPOINT, AUDIT_EXPORT, AUDIT_READ, Audit, ExportQuery, SEAL_EVERY,
     SearchQuery,
 };
-pub use store::MIGRATIONS;
+pub use store::{MIGRATIONS, RENUMBERED};
 pub use stream::Format;
 pub use verify::{Fault, Problem, Verified, verify, verify_bytes};

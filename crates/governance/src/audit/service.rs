@@ -229,7 +229,7 @@ impl Audit {
         };
         let note = latest.filter(|_| size == sealed).map(|latest| latest.note);
         let chunk = self.config.export_chunk;
-        let plan = Plan { filter, format: query.format, size, note, chunk, permit };
+        let plan = Plan { filter, format: query.format, size, note, chunk, _permit: permit };
         Ok(stream::export(self.db.clone(), plan))
     }
 

@@ -4,6 +4,7 @@
 //! A leaf repeats the few fields of its entry that a search looks at.
 
 use falaj_base::{Error, Result, Timestamp, code};
+use falaj_store::backup::Renumber;
 use falaj_store::db::{Migration, Row, Tx, params};
 use falaj_store::record::{AuditEntry, Decision};
 
@@ -11,6 +12,15 @@ use super::merkle::{Frontier, Hash};
 
 pub static MIGRATIONS: &[Migration] =
     &[Migration { version: 1, name: "audit", sql: include_str!("migrations/0001_audit.sql") }];
+
+/// How a backup numbers these rows anew, as it does the entries: in commit order, from 1. Leaves
+/// are in commit order too, so leaf `idx` stands for entry `idx + 1`.
+pub static RENUMBERED: &[Renumber] = &[
+    ("audit_leaf", "tx", "CAST(0 AS BIGINT)"),
+    ("audit_leaf", "seq", "idx + 1"),
+    ("audit_tree", "last_tx", "CAST(0 AS BIGINT)"),
+    ("audit_tree", "last_seq", "size"),
+];
 
 /// Stored data contradicts itself: someone or something changed it behind the platform's back.
 pub(super) fn broken(what: impl Into<String>) -> Error {

@@ -40,7 +40,7 @@ pub(super) struct Plan {
     pub(super) note: Option<String>,
     pub(super) chunk: u32,
     /// Held until the stream ends, however it ends.
-    pub(super) permit: OwnedSemaphorePermit,
+    pub(super) _permit: OwnedSemaphorePermit,
 }
 
 struct Export {

@@ -90,7 +90,7 @@ impl Engine {
         let types = &self.vocabulary.types;
         Request::new(
             slice::principal_uid(types, question.principal),
-            self.vocabulary.entities(question.action)?.uid.clone(),
+            self.vocabulary.entity(question.action)?.uid.clone(),
             slice::resource_uid(types, question),
             slice::context(question)?,
             Some(&self.vocabulary.schema),

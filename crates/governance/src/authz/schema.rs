@@ -97,11 +97,11 @@ pub(super) struct Types {
 
 /// An action as Cedar sees it.
 #[derive(Clone, Debug)]
-pub(super) struct ActionEntities {
+pub(super) struct ActionEntity {
     pub(super) uid: EntityUid,
-    /// The action and its groups. A slice without them would be fail-closed but useless: no
-    /// `action in Action::"viewer"` could ever hold.
-    pub(super) entities: Vec<Entity>,
+    /// The action with its groups as ancestors. A slice without it would be fail-closed but
+    /// useless: no `action in Action::"viewer"` could ever hold.
+    pub(super) entity: Entity,
 }
 
 /// Everything that policies are written in: the actions, the groups, the shapes.
@@ -111,7 +111,7 @@ pub struct Vocabulary {
     pub(super) types: Types,
     text: String,
     actions: BTreeMap<&'static str, &'static Action>,
-    entities: HashMap<&'static str, ActionEntities>,
+    entities: HashMap<&'static str, ActionEntity>,
 }
 
 impl Vocabulary {
@@ -151,7 +151,7 @@ impl Vocabulary {
         self.actions.get(name).copied()
     }
 
-    pub(super) fn entities(&self, action: &Action) -> Result<&ActionEntities> {
+    pub(super) fn entity(&self, action: &Action) -> Result<&ActionEntity> {
         self.entities.get(action.name).ok_or_else(|| {
             Error::internal(format!("action {} is in no module's list", action.name))
         })
@@ -209,27 +209,24 @@ fn schema_text<'a>(actions: impl Iterator<Item = &'a &'static Action>) -> String
 fn action_entities<'a>(
     schema: &Schema,
     actions: impl Iterator<Item = &'a &'static Action>,
-) -> Result<HashMap<&'static str, ActionEntities>> {
+) -> Result<HashMap<&'static str, ActionEntity>> {
     let kind: EntityTypeName = "Action".parse().map_err(Error::internal)?;
     let all = schema.action_entities().map_err(Error::internal)?;
-    let entity = |name: &str| {
-        let uid = uid(&kind, name);
-        let entity = all.get(&uid).cloned();
-        entity.ok_or_else(|| Error::internal(format!("the schema lost action {name}")))
-    };
     actions
         .map(|action| {
-            let mut entities = vec![entity(action.name)?];
-            for group in groups(action) {
-                entities.push(entity(group)?);
-            }
-            Ok((action.name, ActionEntities { uid: uid(&kind, action.name), entities }))
+            let uid = uid(&kind, action.name);
+            let entity = all.get(&uid).cloned().ok_or_else(|| {
+                Error::internal(format!("the schema lost action {}", action.name))
+            })?;
+            Ok((action.name, ActionEntity { uid, entity }))
         })
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use cedar_policy::Entities;
+
     use super::*;
 
     static READ: Action = Action::read("thing:read", Role::Viewer, "").and_auditor();
@@ -243,8 +240,12 @@ mod tests {
         assert_eq!(groups(&READ), ["viewer", "read", "auditor"]);
         assert_eq!(groups(&OWN), ["self", "read"]);
         let vocabulary = Vocabulary::new(&[&READ, &OWN]).unwrap();
-        let entities = vocabulary.entities(&READ).unwrap();
-        assert_eq!(entities.entities.len(), 4);
+        let all = Entities::from_entities([vocabulary.entity(&READ).unwrap().entity.clone()], None);
+        let kind: EntityTypeName = "Action".parse().unwrap();
+        for group in ["viewer", "read", "auditor"] {
+            let all = all.as_ref().unwrap();
+            assert!(all.is_ancestor_of(&uid(&kind, group), &uid(&kind, READ.name)), "{group}");
+        }
         assert!(vocabulary.text().contains("action \"thing:read\" in [\"viewer\", \"read\","));
     }
 
@@ -258,6 +259,6 @@ mod tests {
     #[test]
     fn an_undeclared_action_is_an_error_not_a_decision() {
         let vocabulary = Vocabulary::new(&[&OWN]).unwrap();
-        assert!(vocabulary.entities(&READ).is_err());
+        assert!(vocabulary.entity(&READ).is_err());
     }
 }

@@ -1,11 +1,13 @@
 //! The entities of one decision: who asks, what it is about, and the roles that connect the two.
 //!
-//! A slice holds about eight entities, built from the request's own principal and resource, so a
-//! decision costs the same however many tenants, users and bindings there are.
+//! A slice holds four entities, built from the request's own principal and resource, so a decision
+//! costs the same however many tenants, users and bindings there are. Half of that cost is Cedar
+//! closing the hierarchy over them, which is why they name their ancestors outright and the
+//! ancestors themselves are left out.
 //!
 //! Must hold: a decision over a slice equals one over a store with every entity in it. That is why
-//! only grants reaching the resource need to be here, and why tenants' policies may not name
-//! `Role` entities: they could ask about roles that lie outside.
+//! tenants' policies may name neither a `Role` nor the `Platform`: they could ask about roles that
+//! do not reach the resource, or about the ancestors of what was left out.
 
 use std::collections::HashSet;
 
@@ -57,24 +59,23 @@ pub(super) fn scope_uid(types: &Types, scope: &Scope) -> EntityUid {
 pub(super) fn entities(vocabulary: &Vocabulary, question: &Question<'_>) -> Result<Entities> {
     let types = &vocabulary.types;
     let scopes = around(&question.scope);
-    let held: HashSet<Grant> = question.reaching_grants().collect();
-    let mut entities = vocabulary.entities(question.action)?.entities.clone();
-    entities.reserve(held.len() + scopes.len() + 2);
-    entities.push(principal_entity(types, question.principal, held.iter())?);
-    for grant in &held {
-        let below = Role::ALL.into_iter().filter(|role| *role != grant.role);
-        let below = below.filter(|role| grant.role.includes(*role));
-        entities.push(Entity::new_no_attrs(
-            role_uid(types, &grant.scope, grant.role),
-            below.map(|role| role_uid(types, &grant.scope, role)).collect(),
-        ));
+    let held: HashSet<Grant> = question.reaching_grants().flat_map(with_lower_roles).collect();
+    let mut entities = vec![
+        vocabulary.entity(question.action)?.entity.clone(),
+        principal_entity(types, question.principal, held.iter())?,
+        resource_entity(types, question, &scopes)?,
+    ];
+    if let [project @ Scope::Project(..), tenant, ..] = scopes.as_slice() {
+        let tenant = HashSet::from([scope_uid(types, tenant)]);
+        entities.push(Entity::new_no_attrs(scope_uid(types, project), tenant));
     }
-    for (index, scope) in scopes.iter().enumerate() {
-        let parent = scopes.get(index + 1).map(|parent| scope_uid(types, parent));
-        entities.push(Entity::new_no_attrs(scope_uid(types, scope), parent.into_iter().collect()));
-    }
-    entities.push(resource_entity(types, question, &scopes)?);
     Entities::from_entities(entities, None).map_err(Error::internal)
+}
+
+/// The ladder: who holds a role holds every lower one on the same scope.
+fn with_lower_roles(grant: Grant) -> impl Iterator<Item = Grant> {
+    let included = Role::ALL.into_iter().filter(move |role| grant.role.includes(*role));
+    included.map(move |role| Grant { role, ..grant })
 }
 
 pub(super) fn principal_entity<'a>(
@@ -133,8 +134,8 @@ pub(super) fn resource_entity(
         }
     }
     let tags = of.tags.iter().map(|(key, value)| (key.clone(), text(value)));
-    let parent = scope_uid(types, &question.scope);
-    Entity::new_with_tags(resource_uid(types, question), attributes, [parent], tags)
+    let parents = scopes.iter().map(|scope| scope_uid(types, scope));
+    Entity::new_with_tags(resource_uid(types, question), attributes, parents, tags)
         .map_err(Error::internal)
 }
 

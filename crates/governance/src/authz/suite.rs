@@ -348,8 +348,8 @@ async fn policies_have_limits() {
             w.authz.put_policy(&boss, name("t0"), name(called), text).await
         };
         let one = "permit (principal, action, resource);\n";
-        put("most", one.repeat(64)).await.unwrap();
-        put("most", one.repeat(63)).await.expect("replacing frees what it replaces");
+        put("most", one.repeat(32)).await.unwrap();
+        put("most", one.repeat(31)).await.expect("replacing frees what it replaces");
         put("one", one.to_owned()).await.unwrap();
         assert_eq!(put("more", one.to_owned()).await.unwrap_err().code(), &code::TOO_LARGE);
         let long = format!("{one}//{}", "x".repeat(16 * 1024));

@@ -130,6 +130,9 @@ fn check_literals(policy: &Policy) -> Result<()> {
                  contributors, operators, admins, auditors)",
             ));
         }
+        if is(literal.type_name(), "Platform") {
+            return Err(refused("a policy cannot name the Platform; it holds inside its tenant"));
+        }
         let reserved = RESERVED_NOUNS.contains(&noun(id));
         if is(literal.type_name(), "Action") && reserved {
             return Err(refused(format!(
@@ -223,6 +226,7 @@ mod tests {
                 "permit (principal in Role::\"platform/admin\", action, resource);",
                 "cannot name a Role",
             ),
+            ("permit (principal, action, resource in Platform::\"platform\");", "cannot name the"),
             ("forbid (principal, action == Action::\"audit:read\", resource);", "no say over"),
             ("permit (principal, action, resource) when { principal == Role::\"x\" };", "Role"),
             ("permit (principal, action, resource) when { false };", "line 1"),

@@ -98,7 +98,7 @@ mod tests {
     const LATER: Timestamp = Timestamp::from_micros(i64::MAX);
 
     fn cache(entries: usize) -> PrincipalCache {
-        PrincipalCache::new(CacheConfig { entries, life: HumanDuration::from_secs(60) })
+        PrincipalCache::new(CacheConfig { entries, life: HumanDuration::from_mins(1) })
     }
 
     fn someone() -> Found {
@@ -112,7 +112,7 @@ mod tests {
         cache.put([2; 32], 5, someone(), NOW, NOW + Duration::from_secs(2));
         assert!(cache.get(&[1; 32], 5, NOW).is_some());
         assert!(cache.get(&[1; 32], 6, NOW).is_none());
-        assert!(cache.get(&[1; 32], 5, NOW + Duration::from_secs(60)).is_none());
+        assert!(cache.get(&[1; 32], 5, NOW + Duration::from_mins(1)).is_none());
         assert!(cache.get(&[2; 32], 5, NOW + Duration::from_secs(1)).is_some());
         assert!(cache.get(&[2; 32], 5, NOW + Duration::from_secs(2)).is_none());
     }

@@ -12,7 +12,7 @@ use super::origin::Origin;
 #[serde(default, deny_unknown_fields)]
 pub struct IdentityConfig {
     /// The address people open in a browser, for example `https://falaj.example.ae`. Sign-in
-    /// through an OpenID provider needs it; without it, the address a request was sent to counts.
+    /// through an OIDC provider needs it; without it, the address a request was sent to counts.
     pub public_url: Option<String>,
     /// Rules for the passwords of local users.
     pub password: PasswordConfig,
@@ -24,7 +24,7 @@ pub struct IdentityConfig {
     pub failures: FailureConfig,
     /// How much is remembered about credentials that were found good.
     pub cache: CacheConfig,
-    /// OpenID providers, for people and machines that have their identity elsewhere.
+    /// OIDC providers, for people and machines that have their identity elsewhere.
     pub oidc: OidcConfig,
 }
 
@@ -148,7 +148,7 @@ impl Default for CacheConfig {
     }
 }
 
-/// OpenID providers, and the limits on talking to them.
+/// OIDC providers, and the limits on talking to them.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OidcConfig {
@@ -184,14 +184,14 @@ impl Default for OidcConfig {
             refresh: HumanDuration::from_mins(10),
             min_refresh: HumanDuration::from_secs(30),
             max_stale: HumanDuration::from_hours(24),
-            leeway: HumanDuration::from_secs(60),
+            leeway: HumanDuration::from_mins(1),
             login_life: HumanDuration::from_mins(10),
             max_groups: 500,
         }
     }
 }
 
-/// One OpenID provider.
+/// One OIDC provider.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OidcProviderConfig {
@@ -339,7 +339,7 @@ mod tests {
         change(&mut provider);
         let oidc = OidcConfig { providers: vec![provider], ..OidcConfig::default() };
         let public_url = Some("https://falaj.example.ae/".to_owned());
-        IdentityConfig { oidc, public_url, ..IdentityConfig::default() }.check()
+        IdentityConfig { public_url, oidc, ..IdentityConfig::default() }.check()
     }
 
     #[test]

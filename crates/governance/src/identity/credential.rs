@@ -24,7 +24,7 @@ const MAX_USER: usize = 127;
 #[derive(Clone)]
 pub enum Credential {
     Token(TokenText),
-    /// A bearer token of an OpenID provider.
+    /// A bearer token of an OIDC provider.
     Jwt(Secret),
     Password {
         user: String,

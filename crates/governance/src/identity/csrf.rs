@@ -43,10 +43,9 @@ pub fn check(
 /// For forms, which cannot add a header: the browser must say that the page was ours.
 pub fn same_origin(host: Option<&str>, headers: &HeaderMap, public: Option<&Origin>) -> Result<()> {
     let site = headers.get("sec-fetch-site").map(|site| site.as_bytes() == b"same-origin");
-    let origin = match headers.contains_key("origin") {
-        true => Some(single(headers, "origin").is_some_and(|text| is_ours(text, host, public))),
-        false => None,
-    };
+    let origin = headers
+        .contains_key("origin")
+        .then(|| single(headers, "origin").is_some_and(|text| is_ours(text, host, public)));
     match (site, origin) {
         // Neither header: not a browser of this decade. A cookie needs a browser.
         (None, None) => Err(refused("the request names neither its origin nor its site")),

@@ -83,7 +83,7 @@ fn front_routes(routes: Routes<Identity>, service: Arc<Identity>) -> Routes<Iden
             Method::GET,
             "/auth/oidc/start",
             Doc {
-                summary: "Send a browser to an OpenID provider",
+                summary: "Send a browser to an OIDC provider",
                 status: 303,
                 query: &[
                     ("provider", "The name of the provider"),
@@ -97,7 +97,7 @@ fn front_routes(routes: Routes<Identity>, service: Arc<Identity>) -> Routes<Iden
             Method::GET,
             "/auth/oidc/callback",
             Doc {
-                summary: "Take a browser back from an OpenID provider",
+                summary: "Take a browser back from an OIDC provider",
                 status: 303,
                 query: &[
                     ("code", "What the provider gave"),

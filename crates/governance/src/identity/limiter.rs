@@ -114,7 +114,7 @@ mod tests {
     }
 
     fn ip(text: &str) -> Option<IpAddr> {
-        Some(text.parse().unwrap())
+        text.parse().ok()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Who someone is: users, service accounts, API tokens, browser sessions, OpenID providers.
+//! Who someone is: users, service accounts, API tokens, browser sessions, OIDC providers.
 //!
 //! | file | holds |
 //! |---|---|

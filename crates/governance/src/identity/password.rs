@@ -210,7 +210,7 @@ mod tests {
         ] {
             let error = check_strength("mona@example.ae", bad, 12).unwrap_err();
             assert_eq!(error.field(), Some("password"), "{bad}");
-            assert!(bad.is_empty() || !error.message().contains(bad), "{bad}");
+            assert!(bad.len() < 6 || !error.message().contains(bad), "{bad}");
         }
     }
 

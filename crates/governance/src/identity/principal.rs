@@ -29,7 +29,7 @@ pub struct Account {
     pub display_name: Option<String>,
     pub disabled: bool,
     pub created_at: Timestamp,
-    /// The OpenID provider that vouches for it; absent for a local one.
+    /// The OIDC provider that vouches for it; absent for a local one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
     /// What that provider calls it.

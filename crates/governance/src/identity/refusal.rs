@@ -27,7 +27,7 @@ pub enum Refusal {
     Jwt(JwtRefusal),
 }
 
-/// What was wrong with a token of an OpenID provider.
+/// What was wrong with a token of an OIDC provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JwtRefusal {
     Malformed,

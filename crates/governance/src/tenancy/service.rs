@@ -33,7 +33,10 @@ impl Tenancy {
     pub async fn tenant(&self, ctx: &Ctx, name: &Name) -> Result<Tenant> {
         let wanted = name.clone();
         let found = self.db.read(move |tx| store::find_tenant(tx, &wanted)).await?;
-        let resource = found.as_ref().map_or_else(|| absent("tenant", name), Tenant::resource);
+        let resource = found.as_ref().map_or_else(
+            || Resource::absent("tenant", name, Scope::Platform),
+            Tenant::resource,
+        );
         see(ctx, &TENANT_READ, &resource, found).await
     }
 
@@ -42,7 +45,10 @@ impl Tenancy {
         let (of, wanted) = (tenant.clone(), name.clone());
         let found = self.db.read(move |tx| store::find_project(tx, &of, &wanted)).await?;
         let shown = format!("{tenant}/{name}");
-        let resource = found.as_ref().map_or_else(|| absent("project", &shown), Project::resource);
+        let resource = found.as_ref().map_or_else(
+            || Resource::absent("project", &shown, Scope::Platform),
+            Project::resource,
+        );
         see(ctx, &PROJECT_READ, &resource, found).await
     }
 
@@ -276,12 +282,6 @@ impl Tenancy {
         };
         self.create_project(&ctx, name, project).await.map(drop)
     }
-}
-
-/// What stands in for something that does not exist, so that asking for it is judged, and on the
-/// audit log, like asking for something of another tenant.
-fn absent(kind: &'static str, shown: impl std::fmt::Display) -> Resource {
-    Resource::new(kind, &shown, Scope::Platform).shown_as(shown.to_string())
 }
 
 /// Gives `found` to a caller who may see it; to anyone else it does not exist.

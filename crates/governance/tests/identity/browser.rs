@@ -91,7 +91,7 @@ async fn a_session_ends_by_signing_out_idleness_age_disabling_and_a_new_password
         for _ in 0..25 {
             who(world, &session).await.expect(200);
             world.auth.flush_uses().await.unwrap();
-            world.clock.advance(Duration::from_secs(29 * 60));
+            world.clock.advance(Duration::from_mins(29));
         }
         who(world, &session).await.expect(401);
 

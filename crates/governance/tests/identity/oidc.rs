@@ -1,4 +1,4 @@
-//! A real OpenID provider: `tests/oidc-provider/server.mjs`. Every test has a realm of its own, so
+//! A real OIDC provider: `tests/oidc-provider/server.mjs`. Every test has a realm of its own, so
 //! that one may rotate keys or switch the provider off without the others noticing.
 
 use std::collections::BTreeMap;
@@ -224,7 +224,7 @@ async fn new_keys_are_fetched_but_not_too_often_and_old_ones_serve_through_an_ou
 
         let unseen = [realm.access_token(AUDIENCE).await, realm.access_token(AUDIENCE).await];
         realm.tell("outage?on=1").await;
-        world.clock.advance(Duration::from_secs(15 * 60));
+        world.clock.advance(Duration::from_mins(15));
         who(world, &unseen[0]).await.expect(200);
         realm.tell("outage?on=0").await;
     })
@@ -247,7 +247,7 @@ async fn stale_keys_are_not_trusted_for_ever_and_a_dead_provider_lets_nobody_in(
         world.clock.advance(Duration::from_secs(31));
         who(&world, &tokens[0]).await.expect(200);
         realm.tell("outage?on=1").await;
-        world.clock.advance(Duration::from_secs(31 * 60));
+        world.clock.advance(Duration::from_mins(31));
         who(&world, &tokens[1]).await.expect(503);
         realm.tell("outage?on=0").await;
     })
@@ -273,17 +273,17 @@ async fn a_person_signs_in_at_the_provider_and_gets_a_session() {
         };
         let (location, login) = begin().await;
         assert!(location.contains("code_challenge_method=S256") && location.contains("nonce="));
-        let back = realm.sign_in(&location, "mona+staff+mfa").await;
+        let back = realm.sign_in(&location, "mona+staff+red").await;
         assert!(back.as_str().starts_with(&format!("{ORIGIN}/auth/oidc/callback?")));
         let done = finish(&back, &login).await.expect(303);
         assert_eq!(done.headers["location"], "/ui");
         let (session, _) = cookie(&done, "__Host-falaj-session");
         let me = world.call("GET", "/v1/whoami").header("cookie", &session).send().await;
         let me = me.expect(200).json();
-        assert_eq!((&me["name"], &me["kind"]), (&json!("corp:mona+staff+mfa"), &json!("user")));
-        assert_eq!((&me["groups"], &me["mfa"]), (&json!(["staff", "mfa"]), &json!(true)));
+        assert_eq!((&me["name"], &me["kind"]), (&json!("corp:mona+staff+red"), &json!("user")));
+        assert_eq!((&me["groups"], &me["mfa"]), (&json!(["staff", "red"]), &json!(false)));
         assert_eq!(me["roles"][0]["role"], "contributor");
-        assert_eq!(me["display_name"], "mona+staff+mfa by name");
+        assert_eq!(me["display_name"], "mona+staff+red by name");
 
         // The code is spent; and a callback that this browser did not begin leads nowhere.
         finish(&back, &login).await.expect(401);
@@ -315,7 +315,7 @@ async fn a_sign_in_that_takes_too_long_or_names_no_provider_leads_nowhere() {
         let started = world.call("GET", "/auth/oidc/start?provider=corp").send().await.expect(303);
         let (login, _) = cookie(&started, "__Host-falaj-login");
         let back = realm.sign_in(started.headers["location"].to_str().unwrap(), "mona").await;
-        world.clock.advance(Duration::from_secs(11 * 60));
+        world.clock.advance(Duration::from_mins(11));
         let path = format!("/auth/oidc/callback?{}", back.query().unwrap());
         world.call("GET", &path).header("cookie", &login).send().await.expect(401);
     })

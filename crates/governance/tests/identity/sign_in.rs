@@ -87,7 +87,7 @@ async fn a_source_that_keeps_guessing_waits_but_what_works_there_still_works() {
         }
         let limited = who(&guess).send().await.expect(429);
         assert_eq!(limited.headers["retry-after"], "10");
-        assert_eq!(login(world, "mona", PASSWORD).await.expect(429).field("code"), "rate-limited");
+        assert_eq!(login(world, "omar", PASSWORD).await.expect(429).field("code"), "rate-limited");
         // What was proven a moment ago is not held up, and neither is anyone elsewhere.
         who(&token).send().await.expect(200);
         who(&world.admin).from("192.0.2.2").send().await.expect(200);

@@ -27,42 +27,42 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 use zeroize::Zeroizing;
 
-pub const PEPPER: [u8; 32] = [42; 32];
-pub const HOST: &str = "127.0.0.1:7470";
-pub const ORIGIN: &str = "http://127.0.0.1:7470";
+pub(crate) const PEPPER: [u8; 32] = [42; 32];
+pub(crate) const HOST: &str = "127.0.0.1:7470";
+pub(crate) const ORIGIN: &str = "http://127.0.0.1:7470";
 /// A password that the rules accept.
-pub const PASSWORD: &str = "violet-otter-7-canal";
+pub(crate) const PASSWORD: &str = "violet-otter-7-canal";
 
-pub struct World {
-    pub db: Db,
-    pub clock: Clock,
-    pub epoch: Epoch,
-    pub log: ReadLog,
-    pub auth: Arc<Authenticator>,
-    pub admin: String,
-    pub tenants: BTreeMap<&'static str, TenantId>,
+pub(crate) struct World {
+    pub(crate) db: Db,
+    pub(crate) clock: Clock,
+    pub(crate) epoch: Epoch,
+    pub(crate) log: ReadLog,
+    pub(crate) auth: Arc<Authenticator>,
+    pub(crate) admin: String,
+    pub(crate) tenants: BTreeMap<&'static str, TenantId>,
     router: Router,
 }
 
 /// What came back.
-pub struct Reply {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub text: String,
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
 }
 
 impl Reply {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {}", self.text))
     }
 
     #[track_caller]
-    pub fn expect(self, status: u16) -> Self {
+    pub(crate) fn expect(self, status: u16) -> Self {
         assert_eq!(self.status.as_u16(), status, "{}", self.text);
         self
     }
 
-    pub fn field(&self, name: &str) -> String {
+    pub(crate) fn field(&self, name: &str) -> String {
         self.json()[name]
             .as_str()
             .unwrap_or_else(|| panic!("no {name} in {}", self.text))
@@ -71,7 +71,7 @@ impl Reply {
 }
 
 /// A request in the making.
-pub struct Call<'a> {
+pub(crate) struct Call<'a> {
     world: &'a World,
     method: Method,
     path: String,
@@ -81,36 +81,36 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    pub fn bearer(self, token: &str) -> Self {
+    pub(crate) fn bearer(self, token: &str) -> Self {
         self.header("authorization", format!("Bearer {token}"))
     }
 
-    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 
-    pub fn json(mut self, body: Value) -> Self {
+    pub(crate) fn json(mut self, body: Value) -> Self {
         self.body = body.to_string();
         self.header("content-type", "application/json")
     }
 
-    pub fn raw(mut self, body: &str) -> Self {
-        self.body = body.to_owned();
+    pub(crate) fn raw(mut self, body: &str) -> Self {
+        body.clone_into(&mut self.body);
         self
     }
 
-    pub fn form(mut self, pairs: &[(&str, &str)]) -> Self {
+    pub(crate) fn form(mut self, pairs: &[(&str, &str)]) -> Self {
         self.body = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
         self.header("content-type", "application/x-www-form-urlencoded")
     }
 
-    pub fn from(mut self, source: &str) -> Self {
+    pub(crate) fn from(mut self, source: &str) -> Self {
         self.source = source.parse().unwrap();
         self
     }
 
-    pub async fn send(self) -> Reply {
+    pub(crate) async fn send(self) -> Reply {
         let mut request = http::Request::builder().method(self.method).uri(&self.path);
         request = request.header("host", HOST);
         for (name, value) in self.headers {
@@ -128,7 +128,7 @@ impl Call<'_> {
 }
 
 impl World {
-    pub fn call(&self, method: &str, path: &str) -> Call<'_> {
+    pub(crate) fn call(&self, method: &str, path: &str) -> Call<'_> {
         Call {
             world: self,
             method: method.parse().unwrap(),
@@ -140,12 +140,12 @@ impl World {
     }
 
     /// As the platform's first admin.
-    pub fn admin(&self, method: &str, path: &str) -> Call<'_> {
+    pub(crate) fn admin(&self, method: &str, path: &str) -> Call<'_> {
         self.call(method, path).bearer(&self.admin)
     }
 
     /// A user of a tenant with a role there; returns its sign-in token.
-    pub async fn member(&self, name: &str, tenant: &str, role: Role) -> String {
+    pub(crate) async fn member(&self, name: &str, tenant: &str, role: Role) -> String {
         let body = json!({"name": name, "tenant": tenant, "password": PASSWORD});
         let user = self.admin("POST", "/v1/users").json(body).send().await.expect(201);
         let scope = Scope::Tenant(self.tenants[tenant]);
@@ -154,7 +154,7 @@ impl World {
         self.call("POST", "/v1/login").json(login).send().await.expect(200).field("token")
     }
 
-    pub async fn bind(&self, principal: &str, scope: Scope, role: Role) {
+    pub(crate) async fn bind(&self, principal: &str, scope: Scope, role: Role) {
         let id = principal.parse().unwrap();
         let write = move |tx: &mut falaj_store::db::Tx<'_>| {
             let moved = Epoch::bump(tx)?;
@@ -165,7 +165,7 @@ impl World {
     }
 
     /// The audit entries, newest last, as text.
-    pub async fn audit(&self) -> Vec<String> {
+    pub(crate) async fn audit(&self) -> Vec<String> {
         self.log.flush().await.unwrap();
         let sql = "SELECT entry FROM audit_entry ORDER BY tx, seq";
         let rows = self.db.read(move |tx| tx.query(sql, &params![])).await.unwrap();
@@ -173,18 +173,18 @@ impl World {
     }
 }
 
-pub fn actions() -> Vec<&'static Action> {
+pub(crate) fn actions() -> Vec<&'static Action> {
     [identity::ACTIONS, authz::ACTIONS, tenancy::ACTIONS, residency::ACTIONS, audit::ACTIONS]
         .concat()
 }
 
-pub async fn open(database: &Database, clock: &Clock, config: IdentityConfig) -> World {
+pub(crate) async fn open(database: &Database, clock: &Clock, config: IdentityConfig) -> World {
     let db = database.open_with(&DatabaseConfig::default(), clock.clone()).await.unwrap();
     serve(db, clock, config).await
 }
 
 /// A platform on an open database. A second one there has caches of its own, as another server.
-pub async fn serve(db: Db, clock: &Clock, config: IdentityConfig) -> World {
+pub(crate) async fn serve(db: Db, clock: &Clock, config: IdentityConfig) -> World {
     let mut modules = falaj_store::migrations();
     modules.extend([
         ("epoch", epoch::MIGRATIONS),
@@ -272,9 +272,9 @@ async fn admit(
 }
 
 /// Cheap hashing and a small limit, so that tests are quick and reach it.
-pub fn config() -> IdentityConfig {
-    let mut config = IdentityConfig::default();
-    config.public_url = Some(ORIGIN.to_owned());
+pub(crate) fn config() -> IdentityConfig {
+    let public_url = Some(ORIGIN.to_owned());
+    let mut config = IdentityConfig { public_url, ..IdentityConfig::default() };
     config.password.memory = falaj_base::ByteSize::mib(8);
     config.password.passes = 1;
     config.failures.burst = 5;
@@ -283,12 +283,12 @@ pub fn config() -> IdentityConfig {
 }
 
 /// A clock that starts now and is turned by hand.
-pub fn clock() -> Clock {
+pub(crate) fn clock() -> Clock {
     Clock::manual(Clock::System.now())
 }
 
 /// Runs a test on a fresh platform on each engine.
-pub async fn on_each<F>(test: F)
+pub(crate) async fn on_each<F>(test: F)
 where
     F: AsyncFn(&World),
 {
@@ -296,11 +296,11 @@ where
 }
 
 /// The value of a `Set-Cookie` header for `name`, up to the first semicolon, and the whole line.
-pub fn cookie(reply: &Reply, name: &str) -> (String, String) {
+pub(crate) fn cookie(reply: &Reply, name: &str) -> (String, String) {
     let lines = reply.headers.get_all("set-cookie").iter().map(|line| line.to_str().unwrap());
     let line = lines.into_iter().find(|line| line.starts_with(&format!("{name}=")));
     let line = line.unwrap_or_else(|| panic!("no cookie {name} in {:?}", reply.headers));
     (line.split(';').next().unwrap().to_owned(), line.to_owned())
 }
 
-pub const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const MINUTE: Duration = Duration::from_mins(1);

@@ -17,11 +17,11 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
 /// A route that says when it has begun and answers when it is let go.
 fn gated() -> (Router, Arc<Semaphore>, Arc<Semaphore>) {
     let (begun, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    let (begin, wait) = (Arc::clone(&begun), Arc::clone(&go));
+    let (tell, wait) = (Arc::clone(&begun), Arc::clone(&go));
     let handler = get(move || {
-        let (begin, wait) = (Arc::clone(&begin), Arc::clone(&wait));
+        let (tell, wait) = (Arc::clone(&tell), Arc::clone(&wait));
         async move {
-            begin.add_permits(1);
+            tell.add_permits(1);
             wait.acquire().await.unwrap().forget();
             "finished"
         }
@@ -43,12 +43,12 @@ async fn a_running_request_finishes_and_a_new_one_is_not_taken() {
         }
     };
     tokio::time::timeout(AT_MOST, refused).await.expect("nothing is accepted any more");
-    assert!(!port.served.is_finished());
+    assert!(!port.serving.is_finished());
 
     go.add_permits(1);
     let answer = running.await.unwrap();
     assert!(answer.ends_with("finished"), "{answer}");
-    tokio::time::timeout(AT_MOST, port.served).await.unwrap().unwrap();
+    tokio::time::timeout(AT_MOST, port.serving).await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -62,6 +62,6 @@ async fn a_request_that_never_finishes_does_not_keep_the_server() {
     let running = tokio::spawn(exchange(port.address, GET));
     begun.acquire().await.unwrap().forget();
     port.drain.start();
-    tokio::time::timeout(AT_MOST, port.served).await.unwrap().unwrap();
+    tokio::time::timeout(AT_MOST, port.serving).await.unwrap().unwrap();
     assert!(!running.await.unwrap().contains("finished"));
 }

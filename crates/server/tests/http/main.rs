@@ -1,7 +1,20 @@
 //! The way in, attacked over real sockets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failed expectation is a failed test"
+)]
 
+mod closed;
 mod drain;
+mod grpc;
 mod limits;
+mod platform;
 mod port;
+mod repeated;
 mod slow;
+mod start;
+mod telemetry;
 mod tls;
+mod well_formed;
+mod workers;

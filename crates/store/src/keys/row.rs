@@ -17,6 +17,7 @@ pub static MIGRATIONS: &[Migration] = &[Migration {
             version INTEGER NOT NULL, state TEXT NOT NULL, wrapped BLOB, wrapped_by TEXT,
             created_at INTEGER NOT NULL, retired_at INTEGER, destroyed_at INTEGER,
             UNIQUE (tenant, zone, version));
+        CREATE INDEX tenant_key_tenant ON tenant_key (tenant, id);
         CREATE INDEX tenant_key_wrapped_by ON tenant_key (zone, wrapped_by);",
 }];
 
@@ -158,10 +159,16 @@ pub(super) fn by_id(tx: &mut Tx<'_>, tenant: TenantId, id: KeyId) -> Result<Opti
     found.as_ref().map(parse).transpose()
 }
 
-pub(super) fn list(tx: &mut Tx<'_>, tenant: TenantId) -> Result<Vec<KeyInfo>> {
+/// A tenant's keys after a given id, oldest first.
+pub(super) fn list(
+    tx: &mut Tx<'_>,
+    tenant: TenantId,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<KeyInfo>> {
     let rows = tx.query(
-        "SELECT * FROM tenant_key WHERE tenant = $1 ORDER BY zone, version",
-        &params![tenant],
+        "SELECT * FROM tenant_key WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3",
+        &params![tenant, after, limit],
     )?;
     rows.iter().map(|row| parse(row).map(|key| key.info)).collect()
 }

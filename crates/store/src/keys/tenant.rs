@@ -95,9 +95,14 @@ impl Keys {
         Ok(row::by_id(tx, tenant, id)?.map(|row| row.info))
     }
 
-    /// Every key a tenant ever had, by zone and version.
-    pub fn list(tx: &mut Tx<'_>, tenant: TenantId) -> Result<Vec<KeyInfo>> {
-        row::list(tx, tenant)
+    /// The keys a tenant ever had, oldest first, after a given id.
+    pub fn list(
+        tx: &mut Tx<'_>,
+        tenant: TenantId,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<KeyInfo>> {
+        row::list(tx, tenant, after, limit)
     }
 
     /// Of several servers that need a first key at once, one row wins and all use it. After the

@@ -92,7 +92,8 @@ impl BlobWriter {
     /// Sends the gathered part.
     async fn send(&mut self) -> Result<()> {
         if self.upload.is_none() {
-            self.upload = Some(self.begin().await?);
+            let begun = begin(&self.root, &self.location, &self.db, self.blob).await?;
+            self.upload = Some(begun);
         }
         while self.tasks.len() >= self.in_flight {
             self.join_one().await?;
@@ -121,17 +122,6 @@ impl BlobWriter {
             None => {}
         }
         Ok(())
-    }
-
-    async fn begin(&self) -> Result<Upload> {
-        if let Leftovers::Parts(store) = &self.root.leftovers {
-            let id = store.create_multipart(&self.location).await.map_err(store_error)?;
-            let (blob, noted) = (self.blob, id.clone());
-            self.db.write(move |tx| row::note_upload(tx, blob, &noted)).await?;
-            return Ok(Upload::Tracked(store.clone(), id));
-        }
-        let upload = self.root.store.put_multipart(&self.location).await;
-        upload.map(Upload::Simple).map_err(store_error)
     }
 
     async fn join_one(&mut self) -> Result<()> {
@@ -165,4 +155,15 @@ impl BlobWriter {
         };
         completed.map(drop).map_err(store_error)
     }
+}
+
+/// Begins an upload of more than one part.
+async fn begin(root: &Root, location: &Path, db: &Db, blob: BlobId) -> Result<Upload> {
+    if let Leftovers::Parts(store) = &root.leftovers {
+        let id = store.create_multipart(location).await.map_err(store_error)?;
+        let noted = id.clone();
+        db.write(move |tx| row::note_upload(tx, blob, &noted)).await?;
+        return Ok(Upload::Tracked(store.clone(), id));
+    }
+    root.store.put_multipart(location).await.map(Upload::Simple).map_err(store_error)
 }

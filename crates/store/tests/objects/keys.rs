@@ -88,7 +88,7 @@ async fn a_rotated_key_still_opens_what_it_sealed() {
         assert_eq!((info.id, info.version, info.state), (id, 2, KeyState::Active));
         assert_eq!(keys.current(tenant, &name("local")).await.unwrap().id, id);
         assert_eq!(keys.open_small(Some(tenant), b"name", &sealed).await.unwrap(), b"old");
-        let listed = place.db.read(move |tx| Keys::list(tx, tenant)).await.unwrap();
+        let listed = place.db.read(move |tx| Keys::list(tx, tenant, "", 10)).await.unwrap();
         let states: Vec<_> = listed.iter().map(|key| (key.version, key.state)).collect();
         assert_eq!(states, [(1, KeyState::Retired), (2, KeyState::Active)]);
     })

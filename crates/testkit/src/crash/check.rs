@@ -209,7 +209,9 @@ impl EventIndex {
             let path = format!("/v1/events?limit=1000{}", after.unwrap_or_default());
             let page: Value = client.get(&path).await?.expect(StatusCode::OK)?.json()?;
             let events = page["items"].as_array().context("the events are not a list")?;
-            events.iter().for_each(|event| self.take(event));
+            for event in events {
+                self.take(event);
+            }
             if events.is_empty() {
                 return Ok(());
             }

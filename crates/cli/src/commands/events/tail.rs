@@ -58,16 +58,16 @@ impl Tail {
     /// Reads the stream, and takes it up again where it ended when the connection is lost.
     async fn follow(&self, ctx: &Context, client: &Client) -> Result<()> {
         let mut last = self.after.clone();
-        let mut lost = 0;
+        let mut retries = 0;
         loop {
             let before = last.clone();
             match self.stream(ctx, client, &mut last).await {
                 Err(failure) if failure.exit() != Exit::Unavailable || failure.is_silent() => {
                     return Err(failure);
                 }
-                Err(failure) if lost >= MAX_RECONNECTS => return Err(failure),
+                Err(failure) if retries >= MAX_RECONNECTS => return Err(failure),
                 Err(_) | Ok(()) => {
-                    lost = if last == before { lost + 1 } else { 0 };
+                    retries = if last == before { retries + 1 } else { 0 };
                     ctx.output.say("the stream ended; taking it up again");
                     tokio::time::sleep(RECONNECT).await;
                 }

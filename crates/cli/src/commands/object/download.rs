@@ -116,9 +116,7 @@ pub(super) fn facts(name: &str, headers: &HeaderMap) -> Value {
     })
 }
 
-/// The digest in the entity tag, which for our objects is the SHA-256 in hex.
+/// The digest of the whole object, in hex.
 fn sha256_of(headers: &HeaderMap) -> Option<String> {
-    let tag = headers.get("etag")?.to_str().ok()?.trim_matches('"');
-    let hex = tag.len() == 64 && tag.bytes().all(|b| b.is_ascii_hexdigit());
-    hex.then(|| tag.to_owned())
+    headers.get("x-falaj-sha256")?.to_str().ok().map(str::to_owned)
 }

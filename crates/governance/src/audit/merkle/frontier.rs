@@ -85,6 +85,7 @@ pub fn root_of(leaves: &[Hash]) -> Hash {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "small numbers")]
 mod tests {
     use proptest::prelude::*;
 

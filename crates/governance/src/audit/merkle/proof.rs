@@ -139,6 +139,7 @@ pub fn verify_consistency(
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "small numbers")]
 mod tests {
     use std::convert::Infallible;
 

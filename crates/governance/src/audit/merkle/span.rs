@@ -75,6 +75,7 @@ fn largest_tile(from: u64, to: u64) -> u32 {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "small numbers")]
 mod tests {
     use proptest::prelude::*;
 

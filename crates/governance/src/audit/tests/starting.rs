@@ -3,6 +3,7 @@
 use falaj_base::code;
 use falaj_testkit::database;
 
+use super::super::RENUMBERED;
 use super::*;
 
 #[tokio::test]
@@ -105,4 +106,32 @@ async fn a_copy_that_was_missed_is_made_up_for() {
     std::fs::create_dir(&place).unwrap();
     audit.seal().await.unwrap();
     assert_eq!(audit.verify_store().await.unwrap().outside, Some(5));
+}
+
+/// A restored log has its entries numbered from 1, whatever their transactions were called.
+#[tokio::test]
+async fn a_log_that_a_backup_numbered_anew_is_sound_and_goes_on() {
+    database::each(async |db| {
+        let folder = tempfile::tempdir().unwrap();
+        let audit = open(&db, folder.path()).await.unwrap();
+        for count in [3, 1, 4] {
+            append(&db, count).await;
+        }
+        audit.seal().await.unwrap();
+        tamper(
+            &db,
+            "UPDATE audit_entry SET tx = 0, seq = l.idx + 1 FROM audit_leaf l
+             WHERE l.tx = audit_entry.tx AND l.seq = audit_entry.seq",
+        )
+        .await;
+        for (table, column, expression) in RENUMBERED {
+            let sql = format!("UPDATE {table} SET {column} = {expression}");
+            db.write(move |tx| tx.execute(&sql, &[])).await.unwrap();
+        }
+        let audit = open(&db, folder.path()).await.unwrap();
+        append(&db, 2).await;
+        audit.seal().await.unwrap();
+        assert_eq!(audit.verify_store().await.unwrap().size, 10);
+    })
+    .await;
 }

@@ -1,5 +1,7 @@
 //! Every way of tampering with an export, and what the check says to it.
 
+#![allow(clippy::cast_possible_truncation, reason = "small numbers")]
+
 use proptest::prelude::*;
 
 use super::*;
@@ -74,6 +76,7 @@ fn a_sound_export_is_proven_to_its_last_entry() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn each_tampering_is_told_and_the_first_bad_entry_named() {
     type Tamper = fn(&mut Vec<String>);
     let altered: Tamper = |lines| lines[at(1500)] = lines[at(1500)].replace("make", "fake");
@@ -242,13 +245,13 @@ fn an_overlong_line_is_refused_without_reading_it_whole() {
 /// Frozen: exports of earlier versions must verify for ever.
 #[test]
 fn an_export_kept_from_version_1_still_verifies() {
-    let export = include_bytes!("../testdata/export-v1.ndjson");
+    let kept = include_bytes!("../testdata/export-v1.ndjson");
     let note = include_bytes!("../testdata/checkpoint-v1.txt");
-    let key = include_bytes!("../testdata/key-v1.txt");
-    let verified = verify_bytes(export, note, key).unwrap();
+    let public = include_bytes!("../testdata/key-v1.txt");
+    let verified = verify_bytes(kept, note, public).unwrap();
     assert_eq!((verified.size, verified.entries, verified.omitted), (1030, 4, 1026));
-    let written = super::tests::export(&self::key(), &log(1030).entries, |n| n % 300 == 7);
-    assert_eq!(String::from_utf8_lossy(export), written.join("\n") + "\n");
+    let written = export(&key(), &log(1030).entries, |n| n % 300 == 7);
+    assert_eq!(String::from_utf8_lossy(kept), written.join("\n") + "\n");
 }
 
 proptest! {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::identity::refusal::JwtRefusal;
 
-/// The longest subject accepted; the OpenID standard allows no longer one.
+/// The longest subject accepted; the OIDC standard allows no longer one.
 const MAX_SUBJECT: usize = 255;
 /// The longest group name accepted.
 const MAX_GROUP: usize = 256;
@@ -163,7 +163,7 @@ mod tests {
             nonce: None,
             groups_claim: "groups",
             max_groups: 3,
-            leeway: Duration::from_secs(60),
+            leeway: Duration::from_mins(1),
             now: Timestamp::from_micros(NOW * 1_000_000),
         }
     }
@@ -231,7 +231,7 @@ mod tests {
         for good in [
             json!({"aud": ["other", "falaj"]}),
             json!({"exp": NOW - 59}),
-            json!({"exp": (NOW as f64) + 0.5}),
+            json!({"exp": 1_800_000_000.5}),
             json!({"nbf": NOW + 60}),
             json!({"groups": null}),
             json!({"groups": "staff"}),

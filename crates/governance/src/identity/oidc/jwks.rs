@@ -68,7 +68,14 @@ pub struct Jwks {
 impl Jwks {
     #[must_use]
     pub fn new(issuer: String, config: OidcConfig, fetch: Fetch, clock: Clock) -> Self {
-        Self { issuer, config, fetch, clock, known: Mutex::default(), asked: Default::default() }
+        Self {
+            issuer,
+            config,
+            fetch,
+            clock,
+            known: Mutex::default(),
+            asked: tokio::sync::Mutex::default(),
+        }
     }
 
     /// The key with this id; none if the provider does not publish one.
@@ -96,10 +103,10 @@ impl Jwks {
     async fn current(&self) -> Result<Arc<Known>> {
         let now = self.clock.now();
         let known = self.known();
-        if let Some(known) = &known {
-            if now.since(known.at) < self.config.refresh.get() {
-                return Ok(known.clone());
-            }
+        if let Some(known) = &known
+            && now.since(known.at) < self.config.refresh.get()
+        {
+            return Ok(known.clone());
         }
         let since = known.as_ref().map_or(Timestamp::from_micros(i64::MIN), |known| known.at);
         match (self.refresh(since).await, known) {
@@ -115,10 +122,10 @@ impl Jwks {
     /// Asks the provider, unless someone did since `seen` or too short a time ago.
     async fn refresh(&self, seen: Timestamp) -> Result<Arc<Known>> {
         let mut asked = self.asked.lock().await;
-        if let Some(known) = self.known() {
-            if known.at > seen {
-                return Ok(known);
-            }
+        if let Some(known) = self.known()
+            && known.at > seen
+        {
+            return Ok(known);
         }
         let now = self.clock.now();
         if let Some(last) = *asked {

@@ -1,4 +1,4 @@
-//! Identity from elsewhere: OpenID providers, for people in a browser and for machines with a
+//! Identity from elsewhere: OIDC providers, for people in a browser and for machines with a
 //! bearer token.
 //!
 //! Must hold: a principal is its issuer and subject, compared byte for byte. An e-mail address, a

@@ -6,7 +6,7 @@ use http::header::COOKIE;
 
 /// The browser session.
 pub const SESSION: &str = "__Host-falaj-session";
-/// A sign-in under way at an OpenID provider.
+/// A sign-in under way at an OIDC provider.
 pub const LOGIN: &str = "__Host-falaj-login";
 
 /// Why a cookie could not be taken.

@@ -151,7 +151,7 @@ mod tests {
         while let Some(frame) = body.frame().await {
             frame.unwrap();
             frames += 1;
-            tokio::time::sleep(Duration::from_secs(60)).await;
+            tokio::time::sleep(Duration::from_mins(1)).await;
         }
         assert_eq!(frames, 10);
     }
