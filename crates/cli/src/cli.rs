@@ -22,7 +22,7 @@ pub(crate) struct Cli {
 #[command(next_help_heading = "Global options")]
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub(crate) struct Global {
-    /// The server, for instance <https://falaj.example.ae>.
+    /// The server, for instance `https://falaj.example.ae`.
     #[arg(long, global = true, env = "FALAJ_URL", value_name = "URL")]
     pub(crate) url: Option<String>,
 
@@ -43,7 +43,7 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) allow_http: bool,
 
-    /// How to print the result.
+    /// How to print the result: a table for people, or JSON for programs.
     #[arg(long, short, global = true, env = "FALAJ_OUTPUT", value_enum, default_value = "table")]
     pub(crate) output: Format,
 

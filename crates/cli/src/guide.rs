@@ -40,7 +40,7 @@ pub(crate) fn command() -> clap::Command {
     let command = Cli::command();
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{FIRST_STEPS}{}\
-         {{options}}\n\n{LAST_WORDS}",
+         Options of every command:\n{{options}}\n\n{LAST_WORDS}",
         groups(&command)
     );
     command.help_template(template)
@@ -78,6 +78,19 @@ mod tests {
         }
     }
 
+    /// Splits a line as a shell does, as far as the examples need it: spaces and single quotes.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = Vec::new();
+        for (index, part) in line.split('\'').enumerate() {
+            if index % 2 == 0 {
+                words.extend(part.split_whitespace().map(str::to_owned));
+            } else {
+                words.push(part.to_owned());
+            }
+        }
+        words
+    }
+
     #[test]
     fn the_tree_is_consistent() {
         command().debug_assert();
@@ -107,9 +120,7 @@ mod tests {
         leaves(&command(), "falaj", &mut |name, leaf| {
             let after = leaf.get_after_help().map(ToString::to_string).unwrap_or_default();
             for line in after.lines().map(str::trim).filter(|line| line.starts_with("falaj ")) {
-                let plain = line.split([';', '|', '<', '>', '#']).next().unwrap_or_default();
-                let plain = plain.replace("\"$(", "").replace(")\"", "");
-                let words = plain.split_whitespace().map(|word| word.trim_matches(['\'', '"']));
+                let words = words(line.split([';', '|', '<', '>', '#']).next().unwrap_or_default());
                 let result = command().try_get_matches_from(words);
                 assert!(result.is_ok(), "`{name}`: example `{line}`: {}", result.unwrap_err());
             }

@@ -13,11 +13,11 @@ mod table;
 use crate::exit::{Failure, Result};
 use table::Table;
 
+/// Aligned columns for people, or JSON for programs. The variants carry no text of their own: it
+/// would double the length of every help page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// Aligned columns, for people.
     Table,
-    /// JSON, for programs.
     Json,
 }
 

@@ -4,7 +4,6 @@
 //! `forbid` would mean letting something through.
 
 use std::str::FromStr;
-use std::sync::Arc;
 
 use cedar_policy::{Authorizer, Decision, PolicyId, PolicySet, Request, ValidationMode, Validator};
 use falaj_base::{Action, Error, Result};
@@ -32,7 +31,7 @@ pub struct Verdict {
 pub struct Engine {
     vocabulary: Vocabulary,
     validator: Validator,
-    built_in: Arc<PolicySet>,
+    built_in: PolicySet,
     authorizer: Authorizer,
 }
 
@@ -45,7 +44,6 @@ impl Engine {
         if !result.validation_passed() {
             return Err(Error::internal(result));
         }
-        let built_in = Arc::new(built_in);
         Ok(Self { vocabulary, validator, built_in, authorizer: Authorizer::new() })
     }
 
@@ -60,8 +58,16 @@ impl Engine {
 
     /// The built-in policies alone.
     #[must_use]
-    pub fn built_in(&self) -> &Arc<PolicySet> {
+    pub fn built_in(&self) -> &PolicySet {
         &self.built_in
+    }
+
+    /// The policies of `all` that can apply to `action`, by what their heads say. The others
+    /// would be evaluated only to find that they do not.
+    pub fn narrow(&self, all: &PolicySet, action: &Action) -> Result<PolicySet> {
+        let entity = self.vocabulary.entity(action)?;
+        let relevant = all.policies().filter(|p| entity.is_meant_by(&p.action_constraint()));
+        PolicySet::from_policies(relevant.cloned()).map_err(Error::internal)
     }
 
     /// Decides over the slice of entities that the question needs.
@@ -93,7 +99,8 @@ impl Engine {
             self.vocabulary.entity(question.action)?.uid.clone(),
             slice::resource_uid(types, question),
             slice::context(question)?,
-            Some(&self.vocabulary.schema),
+            // The shape is fixed by the code above; that it is the schema's, every test checks.
+            cfg!(debug_assertions).then_some(&self.vocabulary.schema),
         )
         .map_err(Error::internal)
     }
@@ -119,7 +126,7 @@ impl Engine {
 }
 
 /// A question that could not even be put.
-fn failed(error: &Error) -> Verdict {
+pub(super) fn failed(error: &Error) -> Verdict {
     Verdict { allowed: false, policies: Vec::new(), errors: vec![error.chain()] }
 }
 

@@ -34,7 +34,7 @@ use futures::future::BoxFuture;
 
 use super::cache::Cache;
 use super::config::AuthzConfig;
-use super::engine::{Engine, Verdict};
+use super::engine::{Engine, Verdict, failed};
 use super::library::{Library, PoliciesInForce};
 use super::question::{Key, KeyMaker, Question};
 use crate::epoch::Epoch;
@@ -122,7 +122,10 @@ impl CedarGate {
     }
 
     fn evaluate(&self, question: &Question<'_>, policies: &PoliciesInForce) -> Verdict {
-        let verdict = self.engine.decide(question, &policies.set);
+        let verdict = match policies.for_action(&self.engine, question.action) {
+            Ok(policies) => self.engine.decide(question, &policies),
+            Err(error) => failed(&error),
+        };
         if !verdict.errors.is_empty() {
             tracing::error!(
                 action = question.action.name,

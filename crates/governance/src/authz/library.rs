@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use cedar_policy::{Policy, PolicyId, PolicySet};
-use falaj_base::{Error, Result, TenantId};
+use falaj_base::{Action, Error, Result, TenantId};
 use falaj_store::db::Db;
 
 use super::cache::Cache;
@@ -25,9 +25,35 @@ use super::upload;
 pub(super) struct PoliciesInForce {
     /// Names this state of the tenant's policies; 0 for the built-in ones alone.
     pub(super) revision: u64,
-    pub(super) set: Arc<PolicySet>,
+    pub(super) set: PolicySet,
     /// Whether the caller's address can make a difference.
     pub(super) looks_at_source: bool,
+    /// The part of `set` that matters for an action, made when it is first asked for.
+    by_action: RwLock<HashMap<&'static str, Arc<PolicySet>>>,
+}
+
+impl PoliciesInForce {
+    fn new(revision: u64, set: PolicySet, looks_at_source: bool) -> Self {
+        Self { revision, set, looks_at_source, by_action: RwLock::default() }
+    }
+
+    /// The policies that can apply to `action`.
+    pub(super) fn for_action(
+        &self,
+        engine: &Engine,
+        action: &'static Action,
+    ) -> Result<Arc<PolicySet>> {
+        {
+            let ready = self.by_action.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(set) = ready.get(action.name) {
+                return Ok(set.clone());
+            }
+        }
+        let set = Arc::new(engine.narrow(&self.set, action)?);
+        let mut ready = self.by_action.write().unwrap_or_else(PoisonError::into_inner);
+        ready.insert(action.name, set.clone());
+        Ok(set)
+    }
 }
 
 /// One tenant's policies as they are stored.
@@ -53,11 +79,7 @@ pub(super) struct Library {
 
 impl Library {
     pub(super) fn new(db: Db, engine: Arc<Engine>, cache: usize) -> Self {
-        let built_in = Arc::new(PoliciesInForce {
-            revision: 0,
-            set: engine.built_in().clone(),
-            looks_at_source: false,
-        });
+        let built_in = Arc::new(PoliciesInForce::new(0, engine.built_in().clone(), false));
         Self {
             db,
             engine,
@@ -118,7 +140,7 @@ impl Library {
 
 /// Adds a tenant's policies to the built-in ones.
 pub(super) fn put_in_force(engine: &Engine, texts: &Texts) -> PoliciesInForce {
-    let mut set = PolicySet::clone(engine.built_in());
+    let mut set = engine.built_in().clone();
     let mut looks_at_source = false;
     for (name, source) in &texts.policies {
         // An attribute can be spelled with escapes, so a backslash counts as well.
@@ -128,7 +150,7 @@ pub(super) fn put_in_force(engine: &Engine, texts: &Texts) -> PoliciesInForce {
             close(&mut set, name);
         }
     }
-    PoliciesInForce { revision: texts.revision, set: Arc::new(set), looks_at_source }
+    PoliciesInForce::new(texts.revision, set, looks_at_source)
 }
 
 fn add(set: &mut PolicySet, name: &str, source: &str) -> Result<()> {

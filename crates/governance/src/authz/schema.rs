@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
-use cedar_policy::{Entity, EntityId, EntityTypeName, EntityUid, Schema};
+use cedar_policy::{ActionConstraint, Entity, EntityId, EntityTypeName, EntityUid, Schema};
 use falaj_base::{Access, Action, Error, Result, Role};
 
 /// Actions on the caller's own account, such as asking who one is. They need no role.
@@ -34,11 +34,11 @@ entity Resource in [Project, Tenant, Platform] = {
     "zone"?: String,
     "classification"?: String,
     "purpose"?: String,
-    "viewers": Set<Role>,
-    "contributors": Set<Role>,
-    "operators": Set<Role>,
-    "admins": Set<Role>,
-    "auditors": Set<Role>,
+    "viewers": Role,
+    "contributors": Role,
+    "operators": Role,
+    "admins": Role,
+    "auditors": Role,
 } tags String;
 type Situation = {
     "source"?: ipaddr,
@@ -102,6 +102,19 @@ pub(super) struct ActionEntity {
     /// The action with its groups as ancestors. A slice without it would be fail-closed but
     /// useless: no `action in Action::"viewer"` could ever hold.
     pub(super) entity: Entity,
+    /// The action and its groups: what the head of a policy can name to mean this action.
+    meant_by: Vec<EntityUid>,
+}
+
+impl ActionEntity {
+    /// Whether a policy whose head is so constrained can apply to this action.
+    pub(super) fn is_meant_by(&self, constraint: &ActionConstraint) -> bool {
+        match constraint {
+            ActionConstraint::Any => true,
+            ActionConstraint::Eq(named) => *named == self.uid,
+            ActionConstraint::In(named) => named.iter().any(|one| self.meant_by.contains(one)),
+        }
+    }
 }
 
 /// Everything that policies are written in: the actions, the groups, the shapes.
@@ -214,11 +227,13 @@ fn action_entities<'a>(
     let all = schema.action_entities().map_err(Error::internal)?;
     actions
         .map(|action| {
+            let meant_by = std::iter::once(action.name).chain(groups(action));
+            let meant_by = meant_by.map(|name| uid(&kind, name)).collect();
             let uid = uid(&kind, action.name);
             let entity = all.get(&uid).cloned().ok_or_else(|| {
                 Error::internal(format!("the schema lost action {}", action.name))
             })?;
-            Ok((action.name, ActionEntity { uid, entity }))
+            Ok((action.name, ActionEntity { uid, entity, meant_by }))
         })
         .collect()
 }

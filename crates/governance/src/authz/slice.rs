@@ -5,6 +5,9 @@
 //! closing the hierarchy over them, which is why they name their ancestors outright and the
 //! ancestors themselves are left out.
 //!
+//! A role held on a scope is held on everything below, so every role that reaches the resource is
+//! told as a role on the resource's own scope.
+//!
 //! Must hold: a decision over a slice equals one over a store with every entity in it. That is why
 //! tenants' policies may name neither a `Role` nor the `Platform`: they could ask about roles that
 //! do not reach the resource, or about the ancestors of what was left out.
@@ -12,7 +15,7 @@
 use std::collections::HashSet;
 
 use cedar_policy::{Context, Entities, Entity, EntityUid, RestrictedExpression as Expr};
-use falaj_base::{Error, Grant, Principal, PrincipalKind, Result, Role, Scope};
+use falaj_base::{Error, Principal, PrincipalKind, Result, Role, Scope};
 
 use super::question::Question;
 use super::schema::{Types, Vocabulary, uid};
@@ -59,10 +62,12 @@ pub(super) fn scope_uid(types: &Types, scope: &Scope) -> EntityUid {
 pub(super) fn entities(vocabulary: &Vocabulary, question: &Question<'_>) -> Result<Entities> {
     let types = &vocabulary.types;
     let scopes = around(&question.scope);
-    let held: HashSet<Grant> = question.reaching_grants().flat_map(with_lower_roles).collect();
+    let holds = |role: &Role| question.reaching_grants().any(|grant| grant.role.includes(*role));
+    let held = Role::ALL.into_iter().filter(holds);
+    let roles = held.map(|role| role_uid(types, &question.scope, role));
     let mut entities = vec![
         vocabulary.entity(question.action)?.entity.clone(),
-        principal_entity(types, question.principal, held.iter())?,
+        principal_entity(types, question.principal, roles)?,
         resource_entity(types, question, &scopes)?,
     ];
     if let [project @ Scope::Project(..), tenant, ..] = scopes.as_slice() {
@@ -72,16 +77,10 @@ pub(super) fn entities(vocabulary: &Vocabulary, question: &Question<'_>) -> Resu
     Entities::from_entities(entities, None).map_err(Error::internal)
 }
 
-/// The ladder: who holds a role holds every lower one on the same scope.
-fn with_lower_roles(grant: Grant) -> impl Iterator<Item = Grant> {
-    let included = Role::ALL.into_iter().filter(move |role| grant.role.includes(*role));
-    included.map(move |role| Grant { role, ..grant })
-}
-
-pub(super) fn principal_entity<'a>(
+pub(super) fn principal_entity(
     types: &Types,
     principal: &Principal,
-    grants: impl Iterator<Item = &'a Grant>,
+    roles: impl Iterator<Item = EntityUid>,
 ) -> Result<Entity> {
     let groups = principal.groups.iter().map(|group| Expr::new_string(group.clone()));
     let mut attributes = vec![
@@ -94,7 +93,6 @@ pub(super) fn principal_entity<'a>(
         let home = scope_uid(types, &Scope::Tenant(home));
         attributes.push(("tenant".to_owned(), Expr::new_entity_uid(home)));
     }
-    let roles = grants.map(|grant| role_uid(types, &grant.scope, grant.role));
     Entity::new_with_tags(principal_uid(types, principal), attributes, roles, [])
         .map_err(Error::internal)
 }
@@ -105,9 +103,7 @@ pub(super) fn resource_entity(
     scopes: &[Scope],
 ) -> Result<Entity> {
     let text = |value: &str| Expr::new_string(value.to_owned());
-    let holders = |role: Role| {
-        Expr::new_set(scopes.iter().map(|s| Expr::new_entity_uid(role_uid(types, s, role))))
-    };
+    let holders = |role| Expr::new_entity_uid(role_uid(types, &question.scope, role));
     let mut attributes = vec![
         ("id".to_owned(), text(question.id)),
         ("kind".to_owned(), text(question.kind)),

@@ -8,7 +8,7 @@ use axum::extract::{Path, Request};
 use axum::response::{IntoResponse, Response};
 use axum::routing;
 use bytes::Bytes;
-use falaj_base::{Ctx, Error, Name, Page, PageQuery, Result, code};
+use falaj_base::{Ctx, Error, Name, Page, PageQuery, Result, Timestamp, code};
 use falaj_store::objects::{Blob, Expected};
 use falaj_web::{Doc, Input, Ok200, Routes, problem_response};
 use futures::{Stream, StreamExt};
@@ -217,7 +217,7 @@ fn content(
         set(header::CONTENT_LENGTH, &length.to_string())?;
         set(header::CONTENT_DISPOSITION, &attachment(name))?;
         set(header::ETAG, &tag)?;
-        set(header::LAST_MODIFIED, &object.created_at.to_string())?;
+        set(header::LAST_MODIFIED, &http_date(object.created_at))?;
         set(header::ACCEPT_RANGES, "bytes")?;
         set(header::CACHE_CONTROL, "private, no-cache")?;
         set(header::X_CONTENT_TYPE_OPTIONS, "nosniff")?;
@@ -233,6 +233,12 @@ fn content(
     })();
     valid.map_err(Error::internal)?;
     Ok(response)
+}
+
+/// A moment as HTTP writes it, to the second.
+fn http_date(moment: Timestamp) -> String {
+    let moment = chrono::DateTime::from_timestamp(moment.seconds(), 0).unwrap_or_default();
+    moment.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
 fn outside(size: u64) -> Result<Response> {
@@ -256,7 +262,8 @@ fn attachment(name: &ObjectName) -> String {
         if plain(byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            encoded.push('%');
+            encoded.push_str(&hex(&[byte]).to_ascii_uppercase());
         }
     }
     format!("attachment; filename*=UTF-8''{encoded}")

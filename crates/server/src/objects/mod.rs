@@ -17,6 +17,8 @@ mod object;
 mod range;
 mod service;
 mod store;
+#[cfg(test)]
+mod tests;
 
 pub use http::routes;
 pub use name::ObjectName;

@@ -12,11 +12,11 @@ use tokio::sync::mpsc;
 
 use super::frame::{BlobStart, Frame, TableStart};
 use super::header::{Header, KEY_NAME};
-use super::{COLLECTOR_LEASE, Summary, TRANSIENT};
+use super::{Summary, TRANSIENT};
 use crate::db::{Db, Row, Tx, params};
 use crate::keys::Keys;
 use crate::lease::{Lease, Leases};
-use crate::objects::Objects;
+use crate::objects::{DELETION_LEASE, Objects};
 use crate::seal::{DataKey, Sealer};
 
 /// How long the collector is kept away at a time; renewed while the backup runs.
@@ -94,7 +94,7 @@ impl Dump {
             after = last.blob.to_string();
             for blob in blobs {
                 if hold.ends_at.since(self.db.now()) < HOLD / 2 {
-                    *hold = leases.acquire(COLLECTOR_LEASE, HOLD).await?.ok_or_else(lost)?;
+                    *hold = leases.acquire(DELETION_LEASE, HOLD).await?.ok_or_else(lost)?;
                 }
                 self.copy_blob(blob, &mut writer, sink).await?;
             }
@@ -255,7 +255,7 @@ impl Writer {
 async fn hold_collector(leases: &Leases) -> Result<Lease> {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
-        if let Some(lease) = leases.acquire(COLLECTOR_LEASE, HOLD).await? {
+        if let Some(lease) = leases.acquire(DELETION_LEASE, HOLD).await? {
             return Ok(lease);
         }
         if tokio::time::Instant::now() >= deadline {

@@ -29,9 +29,6 @@ use serde::{Deserialize, Serialize};
 pub use dump::{Dump, Renumber};
 pub use load::{Empty, restore};
 
-/// The lease whose holder may delete blobs: a backup takes it so that none goes missing.
-pub const COLLECTOR_LEASE: &str = "worker/objects-collect";
-
 /// Tables that describe the running servers rather than what they keep.
 const TRANSIENT: &[&str] = &["lease"];
 

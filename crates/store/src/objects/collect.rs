@@ -3,11 +3,21 @@
 //! Stop it anywhere and run it again: a blob is condemned in the database first, then its bytes
 //! are deleted (absence is success), then its row.
 
+use std::time::Duration;
+
 use falaj_base::Result;
 
 use super::row::{self, Condemned};
 use super::{Inner, Objects};
+use crate::lease::Leases;
 use crate::worker::Worker;
+
+/// Whoever holds this lease decides whether blobs are deleted: the collector while it runs, a
+/// backup while it reads them.
+pub(crate) const DELETION_LEASE: &str = "blob-deletion";
+/// How long a run may take before another may begin; a run that takes longer does no harm beside
+/// another collector, and a backup waits for less.
+const DELETION: Duration = Duration::from_mins(2);
 
 /// What one run did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,8 +31,18 @@ pub struct Collected {
 }
 
 impl Objects {
-    /// Cleans up everything that is due now.
+    /// Cleans up everything that is due now, unless a backup is reading the blobs.
     pub async fn collect(&self) -> Result<Collected> {
+        let leases = Leases::new(self.0.db.clone(), format!("collector-{}", uuid::Uuid::now_v7()));
+        let Some(lease) = leases.acquire(DELETION_LEASE, DELETION).await? else {
+            return Ok(Collected::default());
+        };
+        let done = self.collect_held().await;
+        leases.release(&lease).await?;
+        done
+    }
+
+    async fn collect_held(&self) -> Result<Collected> {
         let inner = &self.0;
         let mut done = Collected::default();
         inner.condemn_all().await?;

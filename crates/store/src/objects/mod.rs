@@ -37,6 +37,7 @@ use std::sync::Arc;
 use falaj_base::{BlobId, Error, Name, Result, TenantId, code};
 
 pub use collect::Collected;
+pub(crate) use collect::DELETION_LEASE;
 pub use config::{ObjectsConfig, RootConfig};
 pub use copy::{SealedRoots, SealedWriter};
 pub use read::{Blob, BlobStream};

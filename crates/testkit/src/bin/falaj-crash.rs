@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stderr, reason = "progress is what a person running this looks at")]
 
+use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -33,14 +34,17 @@ struct Arguments {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let seed = arguments.seed.unwrap_or_else(Random::fresh_seed);
     eprintln!("crash: seed {seed}");
-    let mut random = Random::new(seed);
-    run(&arguments, &mut random)
-        .await
-        .with_context(|| format!("the run with --seed {seed} found a fault"))
+    match run(&arguments, &mut Random::new(seed)).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("crash: FAULT (--seed {seed}): {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 async fn run(arguments: &Arguments, random: &mut Random) -> Result<()> {
