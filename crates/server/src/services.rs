@@ -55,7 +55,7 @@ impl Services {
             Clock::System,
         )?;
         Ok(Self {
-            tenancy: Tenancy::new(db.clone(), keys.home().clone()),
+            tenancy: Tenancy::new(db.clone(), epoch.clone(), keys.home().clone()),
             residency: Residency::new(db.clone()),
             gate: Arc::new(gate),
             authenticator: Arc::new(authenticator),

@@ -46,4 +46,4 @@ pub use config::AuthzConfig;
 pub use gate::CedarGate;
 pub use http::routes;
 pub use service::Authz;
-pub use store::{MIGRATIONS, grants_of};
+pub use store::{MIGRATIONS, forget_project, forget_tenant, grants_of};

@@ -12,20 +12,23 @@ use super::{
     PROJECT_CREATE, PROJECT_DELETE, PROJECT_READ, PROJECT_UPDATE, TENANT_CREATE, TENANT_DELETE,
     TENANT_READ, TENANT_UPDATE, store,
 };
+use crate::epoch::Epoch;
 use crate::residency::Residency;
+use crate::{authz, identity};
 
 /// The tenants and projects of this platform.
 #[derive(Clone, Debug)]
 pub struct Tenancy {
     db: Db,
+    epoch: Epoch,
     /// The zone of a tenant that names none.
     default_zone: Name,
 }
 
 impl Tenancy {
     #[must_use]
-    pub fn new(db: Db, default_zone: Name) -> Self {
-        Self { db, default_zone }
+    pub fn new(db: Db, epoch: Epoch, default_zone: Name) -> Self {
+        Self { db, epoch, default_zone }
     }
 
     /// The tenant of this name, if the caller may see it. Everything that names a tenant starts
@@ -109,23 +112,29 @@ impl Tenancy {
             .await
     }
 
-    /// Deletes a tenant that holds nothing any more; the database refuses any other.
+    /// Deletes a tenant without projects, and its people, roles and policies with it; the database
+    /// refuses while a project is left.
     pub async fn delete_tenant(&self, ctx: &Ctx, name: Name) -> Result<()> {
         let tenant = self.tenant(ctx, &name).await?;
         let resource = tenant.resource();
         ctx.authorize(&TENANT_DELETE, &resource).await?;
         let ctx = ctx.clone();
-        self.db
+        let moved = self
+            .db
             .write(move |tx| {
-                store::delete_tenant(tx, tenant.id).map_err(|error| {
-                    still_holds(error, "the tenant still has projects, principals or keys")
-                })?;
+                identity::forget_tenant(tx, tenant.id)?;
+                authz::forget_tenant(tx, tenant.id)?;
+                store::delete_tenant(tx, tenant.id)
+                    .map_err(|error| still_holds(error, "the tenant still has projects"))?;
                 let change = Change::new(&TENANT_DELETE, &resource)
                     .event("tenant.deleted", &tenant)
                     .before(&tenant);
-                tx.record(&ctx, change)
+                tx.record(&ctx, change)?;
+                Epoch::bump(tx)
             })
-            .await
+            .await?;
+        self.epoch.publish(moved);
+        Ok(())
     }
 
     pub async fn list_tenants(&self, ctx: &Ctx, query: PageQuery) -> Result<Page<Tenant>> {
@@ -221,16 +230,22 @@ impl Tenancy {
         let resource = project.resource();
         ctx.authorize(&PROJECT_DELETE, &resource).await?;
         let ctx = ctx.clone();
-        self.db
+        let moved = self
+            .db
             .write(move |tx| {
+                identity::forget_project(tx, project.id)?;
+                authz::forget_project(tx, project.id)?;
                 store::delete_project(tx, &project)
-                    .map_err(|error| still_holds(error, "the project still holds something"))?;
+                    .map_err(|error| still_holds(error, "the project still holds objects"))?;
                 let change = Change::new(&PROJECT_DELETE, &resource)
                     .event("project.deleted", &project)
                     .before(&project);
-                tx.record(&ctx, change)
+                tx.record(&ctx, change)?;
+                Epoch::bump(tx)
             })
-            .await
+            .await?;
+        self.epoch.publish(moved);
+        Ok(())
     }
 
     pub async fn list_projects(

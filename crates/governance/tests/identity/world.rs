@@ -203,17 +203,17 @@ pub(crate) async fn serve(db: Db, clock: &Clock, config: IdentityConfig) -> Worl
     let auth = Arc::new(auth.unwrap());
     let admin = identity::first_admin(&db, &pepper).await.unwrap();
     let admin = admin.map(|secret| secret.expose().to_owned()).unwrap_or_default();
-    let tenants = make_tenants(&db).await;
+    let tenants = make_tenants(&db, &epoch).await;
     let gate =
         CedarGate::open(db.clone(), epoch.clone(), &actions(), &AuthzConfig::default()).await;
     let router = router(&auth, Arc::new(gate.unwrap()));
     World { db, clock: clock.clone(), epoch, log, auth, admin, tenants, router }
 }
 
-async fn make_tenants(db: &Db) -> BTreeMap<&'static str, TenantId> {
+async fn make_tenants(db: &Db, epoch: &Epoch) -> BTreeMap<&'static str, TenantId> {
     let zone = Name::new("local").unwrap();
     Residency::new(db.clone()).ensure(zone.clone(), "AE".to_owned()).await.unwrap();
-    let tenancy = Tenancy::new(db.clone(), zone);
+    let tenancy = Tenancy::new(db.clone(), epoch.clone(), zone);
     let ctx = Ctx::system("test");
     let mut tenants = BTreeMap::new();
     for name in ["a", "b"] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use falaj_base::{Ctx, Error, Resource, Result, code};
-use falaj_governance::audit::Audit;
+use falaj_governance::audit::{self, Audit};
 use falaj_store::backup::Dump;
 use falaj_store::db::Db;
 use falaj_store::keys::Keys;
@@ -13,7 +13,7 @@ use falaj_store::objects::Objects;
 use falaj_store::record::Change;
 use tokio::sync::{Semaphore, mpsc};
 
-use super::{BACKUP_CREATE, RENUMBERED};
+use super::BACKUP_CREATE;
 
 /// How many sealed pieces may wait for a slow receiver.
 const QUEUE: usize = 16;
@@ -54,7 +54,7 @@ impl Backups {
             keys: self.keys.clone(),
             objects: self.objects.clone(),
             version: env!("CARGO_PKG_VERSION"),
-            renumber: RENUMBERED,
+            renumber: audit::RENUMBERED,
         };
         let (sink, receiver) = mpsc::channel(QUEUE);
         let folder = self.folder.clone();

@@ -8,6 +8,7 @@ use axum::response::Response;
 use axum::{Extension, Router};
 use falaj_base::{Clock, Ctx, Name};
 use falaj_governance::audit::ReadLog;
+use falaj_governance::epoch::Epoch;
 use falaj_governance::residency::Residency;
 use falaj_governance::tenancy::{NewProject, Tenancy};
 use falaj_store::db::{DatabaseConfig, Db, Location};
@@ -48,7 +49,8 @@ impl World {
         let residency = Residency::new(db.clone());
         let local = Name::new("local").unwrap();
         residency.ensure(local.clone(), "AE".to_owned()).await.unwrap();
-        let tenancy = Tenancy::new(db.clone(), local);
+        let epoch = Epoch::load(db.clone()).await.unwrap();
+        let tenancy = Tenancy::new(db.clone(), epoch, local);
         tenancy.ensure_default().await.unwrap();
         let reads = ReadLog::new(db.clone(), 100, 10);
         let service = ObjectService::new(db.clone(), blobs, tenancy.clone(), reads);
