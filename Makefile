@@ -29,7 +29,7 @@ help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## Build the platform and start it on loopback (DATA=dir LISTEN=addr:port)
-	@mkdir -p "$(DATA)"
+	@install -d -m 0700 "$(DATA)"
 	exec target/release/falaj serve --data-dir "$(DATA)" --listen "$(LISTEN)"
 
 build: ## Build the release binary: target/release/falaj

@@ -57,7 +57,8 @@ def test_every_other_route_refuses_a_stranger(openapi, nobody):
         for body in ({}, {"json": {}}, {"data": b"x" * 100}):
             if body and method in ("get", "head"):
                 continue
-            answer = nobody.request(method.upper(), target, **body)
+            # A connection each: the server hangs up on a body that it refused to read.
+            answer = nobody.request(method.upper(), target, headers={"Connection": "close"}, **body)
             assert answer.status_code == 401, f"{method} {target}: {answer.status_code} {answer.text}"
             if method != "head":
                 assert answer.json()["code"] == "unauthenticated"

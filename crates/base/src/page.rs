@@ -10,6 +10,9 @@ pub const DEFAULT_PAGE_SIZE: u32 = 100;
 /// The largest page; a request for more is refused rather than quietly cut.
 pub const MAX_PAGE_SIZE: u32 = 1000;
 
+/// The longest page token: longer than any key that a list is ordered by.
+const MAX_TOKEN: usize = 2048;
+
 /// The query parameters every list takes.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -18,12 +21,17 @@ pub struct PageQuery {
     #[schemars(range(min = 1, max = 1000))]
     pub page_size: Option<u32>,
     /// Where the last page ended: its `next_page_token`.
-    #[schemars(length(max = 512))]
+    #[schemars(length(max = 2048))]
     pub page_token: Option<String>,
 }
 
 impl PageQuery {
+    /// How many items the page may have; also refuses a token that no page ever gave out.
     pub fn limit(&self) -> Result<usize> {
+        if self.after().len() > MAX_TOKEN {
+            let allowed = "the `next_page_token` of the page before";
+            return Err(Error::invalid("page_token", self.after(), allowed));
+        }
         match self.page_size {
             None => Ok(DEFAULT_PAGE_SIZE as usize),
             Some(size @ 1..=MAX_PAGE_SIZE) => Ok(size as usize),

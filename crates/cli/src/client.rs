@@ -112,7 +112,7 @@ impl Client {
         builder = connect::trust(builder, &base, target.cacert.as_deref())?;
         let http = builder
             .build()
-            .map_err(|error| Failure::failed(format!("cannot set up TLS: {}", chain(&error))))?;
+            .map_err(|error| Failure::failed(format!("cannot set up TLS: {}", cause(&error))))?;
         Ok(Self { http, base, token: target.token.clone(), timeout: target.timeout, output })
     }
 
@@ -258,7 +258,7 @@ impl Client {
         self.output.detail(|| {
             let outcome = match &result {
                 Ok(response) => response.status().to_string(),
-                Err(error) => chain(error),
+                Err(error) => cause(error),
             };
             let path = call.url.path();
             format!("{} {path}: {outcome} in {:.0?}", call.method, started.elapsed())
@@ -283,19 +283,17 @@ pub(crate) async fn bounded(mut response: Response, limit: usize) -> Result<Vec<
 pub(crate) fn broken_stream(error: &reqwest::Error) -> Failure {
     Failure::new(
         crate::exit::Exit::Unavailable,
-        format!("the connection broke before the end: {}", chain(error)),
+        format!("the connection broke before the end: {}", cause(error)),
     )
     .hint("run the command again")
 }
 
-/// An error and its causes in one line; the outermost one alone says too little.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
+/// The innermost cause, which is the one that says something: the outer ones repeat the URL and
+/// name the client's own layers.
+fn cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
     }
-    text
+    innermost.to_string()
 }

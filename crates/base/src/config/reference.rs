@@ -1,7 +1,6 @@
 //! The reference page, generated from the structs: doc comments, types, limits, defaults and
 //! variable names. Nobody writes it by hand, so it cannot be wrong about the code.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use schemars::JsonSchema;
@@ -9,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::check;
-use super::schema::{Field, Kind, Leaf, Node, Schema, env_name, join};
+use super::schema::{Field, Fields, Kind, Leaf, Node, Schema, env_name, join};
 use super::show::inline;
 use crate::error::{Error, Result};
 
@@ -47,7 +46,7 @@ fn section(page: &mut String, field: &Field, at: &str, default: Option<&Value>, 
     for (name, field) in fields.iter().filter(|(_, field)| inner_table(&field.node).is_none()) {
         key(page, field, &join(at, name), default_of(name), variables);
     }
-    for (name, field) in fields {
+    for (name, field) in fields.iter() {
         let path = join(at, name);
         match (&field.node, inner_table(&field.node)) {
             (Node::List(_), Some(item)) => {
@@ -93,7 +92,7 @@ fn describe(node: &Node) -> String {
     }
 }
 
-fn fields(node: &Node) -> Option<&BTreeMap<String, Field>> {
+fn fields(node: &Node) -> Option<&Fields> {
     match node {
         Node::Table(fields) | Node::Variants(fields) => Some(fields),
         _ => None,

@@ -17,10 +17,10 @@ pub(super) const PREFIX: &str = "FALAJ_";
 /// The shape of the value behind one key.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    Table(BTreeMap<String, Field>),
+    Table(Fields),
     /// A table that is one of several (a tagged enum): all the fields any of them has. Its
     /// default is dropped when another variant is chosen, since their fields do not mix.
-    Variants(BTreeMap<String, Field>),
+    Variants(Fields),
     List(Box<Node>),
     /// Names that the operator chooses, each with a value of one shape.
     Names(Box<Node>),
@@ -31,6 +31,20 @@ pub(super) enum Node {
 pub(super) struct Field {
     pub(super) node: Node,
     pub(super) doc: String,
+}
+
+/// The fields of a table, in the order they were written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fields(Vec<(String, Field)>);
+
+impl Fields {
+    pub(super) fn get(&self, name: &str) -> Option<&Field> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, field)| field)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Field)> {
+        self.0.iter().map(|(name, field)| (name, field))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,11 +166,7 @@ fn overlay(node: &Node, base: &mut Value, set: &Value) {
     }
 }
 
-fn overlay_fields(
-    fields: &BTreeMap<String, Field>,
-    base: &mut Map<String, Value>,
-    set: &Map<String, Value>,
-) {
+fn overlay_fields(fields: &Fields, base: &mut Map<String, Value>, set: &Map<String, Value>) {
     for (name, value) in set {
         match (fields.get(name), base.get_mut(name)) {
             (Some(field), Some(slot)) => overlay(&field.node, slot, value),
@@ -166,11 +176,7 @@ fn overlay_fields(
 }
 
 /// Whether the values that were set leave the default's variant as it is.
-fn same_variant(
-    fields: &BTreeMap<String, Field>,
-    base: &Map<String, Value>,
-    set: &Map<String, Value>,
-) -> bool {
+fn same_variant(fields: &Fields, base: &Map<String, Value>, set: &Map<String, Value>) -> bool {
     let is_tag = |name: &String| matches!(fields.get(name).map(|field| &field.node), Some(Node::Leaf(leaf)) if leaf.tag);
     set.iter().all(|(name, value)| !is_tag(name) || base.get(name) == Some(value))
 }
@@ -190,7 +196,7 @@ fn forget_hidden(value: &mut Value) {
 fn collect<'a>(field: &'a Field, path: String, keys: &mut Vec<Key<'a>>) {
     match &field.node {
         Node::Table(fields) | Node::Variants(fields) => {
-            for (name, field) in fields {
+            for (name, field) in fields.iter() {
                 collect(field, join(&path, name), keys);
             }
         }
@@ -207,7 +213,7 @@ pub(super) fn join(at: &str, name: &str) -> String {
 fn paths(node: &Node, at: String, all: &mut Vec<String>) {
     match node {
         Node::Table(fields) | Node::Variants(fields) => {
-            for (name, field) in fields {
+            for (name, field) in fields.iter() {
                 let path = join(&at, name);
                 all.push(path.clone());
                 paths(&field.node, path, all);
@@ -253,9 +259,13 @@ fn node(schema: &Value, defs: &Map<String, Value>, depth: usize) -> Node {
     if depth > MAX_DEPTH {
         return Node::Leaf(leaf(schema));
     }
-    let fields_of = |schema: &Value| -> BTreeMap<String, Field> {
+    let fields_of = |schema: &Value| -> Fields {
         let properties = schema["properties"].as_object().into_iter().flatten();
-        properties.map(|(name, schema)| (name.clone(), field(schema, defs, depth + 1))).collect()
+        Fields(
+            properties
+                .map(|(name, schema)| (name.clone(), field(schema, defs, depth + 1)))
+                .collect(),
+        )
     };
     let variants = schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array());
     if let Some(variants) = variants {
@@ -263,7 +273,7 @@ fn node(schema: &Value, defs: &Map<String, Value>, depth: usize) -> Node {
         if variants.iter().any(|variant| variant["properties"].is_object()) {
             let mut fields = fields_of(schema);
             for variant in variants {
-                for (name, field) in fields_of(variant) {
+                for (name, field) in fields_of(variant).0 {
                     merge_variant_field(&mut fields, name, field);
                 }
             }
@@ -285,11 +295,13 @@ fn node(schema: &Value, defs: &Map<String, Value>, depth: usize) -> Node {
 }
 
 /// Two variants may share a field; for the tag that tells them apart, the choices add up.
-fn merge_variant_field(fields: &mut BTreeMap<String, Field>, name: String, field: Field) {
-    match (fields.get_mut(&name).map(|field| &mut field.node), &field.node) {
-        (Some(Node::Leaf(known)), Node::Leaf(new)) => known.choices.extend(new.choices.clone()),
-        (Some(_), _) => {}
-        (None, _) => drop(fields.insert(name, field)),
+fn merge_variant_field(fields: &mut Fields, name: String, field: Field) {
+    let Some((_, known)) = fields.0.iter_mut().find(|(known, _)| *known == name) else {
+        fields.0.push((name, field));
+        return;
+    };
+    if let (Node::Leaf(known), Node::Leaf(new)) = (&mut known.node, field.node) {
+        known.choices.extend(new.choices);
     }
 }
 

@@ -139,7 +139,7 @@ fn explain(text: &mut String, field: &Field, at: &str, default: &Value, set: &[(
             (None, value) => drop(writeln!(text, "# {} = {}", bare(name), inline(value))),
         }
     }
-    for (name, field) in fields {
+    for (name, field) in fields.iter() {
         explain(text, field, &join(at, name), &default[name], set);
     }
 }

@@ -3,7 +3,7 @@
 use reqwest::{Response, header};
 use serde::Deserialize;
 
-use super::{bounded, chain};
+use super::{bounded, cause};
 use crate::exit::{Exit, Failure};
 
 /// The largest error answer worth reading.
@@ -70,7 +70,7 @@ pub(super) fn unreachable(url: &str, error: &reqwest::Error) -> Failure {
         return Failure::new(Exit::Unavailable, format!("{url} did not answer in time"))
             .hint("run the command again, or allow more time with --timeout");
     }
-    let reason = chain(error);
+    let reason = cause(error);
     let failure = Failure::new(Exit::Unavailable, format!("cannot reach {url}: {reason}"));
     if reason.contains("certificate") {
         failure.hint("if the server made its own certificate, pass its ca.pem with --cacert")

@@ -33,8 +33,7 @@ pub(super) async fn examine(ctx: &Context) -> Vec<Finding> {
         Ok(response) => response,
         Err(failure) => {
             let fix = "start it with `falaj serve`, or point --url at another";
-            let text = format!("{}: {}", client.url(), failure.message());
-            return vec![Finding::fail("server", text, fix)];
+            return vec![Finding::fail("server", failure.message(), fix)];
         }
     };
     let mut findings = vec![Finding::ok("server", format!("{} is ready", client.url()))];

@@ -179,7 +179,8 @@ impl Authenticator {
         let refuse = |denied| self.deny(denied, String::new(), request);
         let cookie =
             cookie::read(headers, cookie::LOGIN).map_err(|_| refuse(Refusal::Several.into()))?;
-        let redirect = self.redirect_uri()?;
+        // Without a public address nobody was ever sent to a provider, so nobody can come back.
+        let redirect = self.redirect_uri().map_err(|_| refuse(Refusal::UnknownLogin.into()))?;
         let now = self.clock.now();
         let finished = self
             .providers

@@ -10,6 +10,8 @@
 
 mod http;
 mod service;
+#[cfg(test)]
+mod tests;
 
 pub use http::routes;
 pub use service::Keyring;

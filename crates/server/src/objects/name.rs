@@ -9,7 +9,7 @@ use falaj_base::{Error, Result};
 const MAX_LEN: usize = 1024;
 
 const ALLOWED: &str = "1 to 1024 bytes: parts between single slashes, none of them empty, `.` or \
-                       `..`, without backslashes and control characters";
+                       `..`, without backslashes, control characters and drive letters";
 
 /// A valid object name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +19,7 @@ impl ObjectName {
     pub fn new(text: impl Into<String>) -> Result<Self> {
         let text = text.into();
         let parts_fit = text.split('/').all(|part| !matches!(part, "" | "." | ".."));
-        if text.len() <= MAX_LEN && parts_fit && !text.contains(is_unsafe) {
+        if text.len() <= MAX_LEN && parts_fit && !text.contains(is_unsafe) && !has_drive(&text) {
             Ok(Self(text))
         } else {
             Err(Error::invalid("name", text, ALLOWED))
@@ -36,6 +36,11 @@ impl ObjectName {
     pub fn file_name(&self) -> &str {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
+}
+
+/// `C:` at the beginning makes a path absolute on some systems.
+fn has_drive(text: &str) -> bool {
+    matches!(text.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic())
 }
 
 /// Characters that a file system, a terminal or a reader could take for something else: control

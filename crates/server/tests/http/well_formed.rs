@@ -157,7 +157,7 @@ async fn hostile_json_is_bad_input() {
             .header("content-type", "application/json")
             .body(body.clone());
         let (status, _) = problem(request.send().await.unwrap()).await;
-        assert_eq!(status, 400, "{:.60}", body);
+        assert_eq!(status, 400, "{body:.60}");
     }
     platform.stop().await;
 }
@@ -210,7 +210,7 @@ async fn a_full_server_says_so_and_is_still_alive() {
     let stuck = platform
         .admin(Method::POST, "/v1/tenants")
         .header("content-type", "application/json")
-        .timeout(Duration::from_secs(60))
+        .timeout(Duration::from_mins(1))
         .body(stuck())
         .send();
     let holding = tokio::spawn(stuck);

@@ -36,91 +36,93 @@ async fn not_yours_reads_like_not_there() {
             assert_eq!(real.code(), &code::NOT_FOUND, "{what}: {real}");
         };
         let page = PageQuery::default;
-        let a = &w.authz;
-        for (real, fake) in [("t0", "t9")] {
-            let (r, f) = (name(real), name(fake));
-            let before = w.audited().await.len();
+        let authz = &w.authz;
+        let (real, fake) = ("t0", "t9");
+        let (there, nowhere) = (name(real), name(fake));
+        let before = w.audited().await.len();
+        same(
+            authz.policies(&spy, there.clone(), page()).await.unwrap_err(),
+            authz.policies(&spy, nowhere.clone(), page()).await.unwrap_err(),
+            (real, fake),
+            "list policies",
+        )
+        .await;
+        assert_eq!(w.audited().await.len(), before + 2, "both left a trace");
+        for policy in ["real", "none"] {
+            let policy = name(policy);
             same(
-                a.policies(&spy, r.clone(), page()).await.unwrap_err(),
-                a.policies(&spy, f.clone(), page()).await.unwrap_err(),
+                authz.policy(&spy, there.clone(), policy.clone()).await.unwrap_err(),
+                authz.policy(&spy, nowhere.clone(), policy.clone()).await.unwrap_err(),
                 (real, fake),
-                "list policies",
-            )
-            .await;
-            assert_eq!(w.audited().await.len(), before + 2, "both left a trace");
-            for policy in ["real", "none"] {
-                let p = name(policy);
-                same(
-                    a.policy(&spy, r.clone(), p.clone()).await.unwrap_err(),
-                    a.policy(&spy, f.clone(), p.clone()).await.unwrap_err(),
-                    (real, fake),
-                    "get policy",
-                )
-                .await;
-                same(
-                    a.delete_policy(&spy, r.clone(), p.clone()).await.unwrap_err(),
-                    a.delete_policy(&spy, f.clone(), p.clone()).await.unwrap_err(),
-                    (real, fake),
-                    "delete policy",
-                )
-                .await;
-                same(
-                    a.put_policy(&spy, r.clone(), p.clone(), text.clone()).await.unwrap_err(),
-                    a.put_policy(&spy, f.clone(), p, text.clone()).await.unwrap_err(),
-                    (real, fake),
-                    "put policy",
-                )
-                .await;
-            }
-            same(
-                a.group_roles(&spy, r.clone(), page()).await.unwrap_err(),
-                a.group_roles(&spy, f.clone(), page()).await.unwrap_err(),
-                (real, fake),
-                "list group roles",
+                "get policy",
             )
             .await;
             same(
-                a.bind_group(&spy, r.clone(), group.clone()).await.unwrap_err(),
-                a.bind_group(&spy, f.clone(), group.clone()).await.unwrap_err(),
+                authz.delete_policy(&spy, there.clone(), policy.clone()).await.unwrap_err(),
+                authz.delete_policy(&spy, nowhere.clone(), policy.clone()).await.unwrap_err(),
                 (real, fake),
-                "bind group",
+                "delete policy",
             )
             .await;
             same(
-                a.unbind_group(&spy, r.clone(), group_role).await.unwrap_err(),
-                a.unbind_group(&spy, f.clone(), group_role).await.unwrap_err(),
+                authz
+                    .put_policy(&spy, there.clone(), policy.clone(), text.clone())
+                    .await
+                    .unwrap_err(),
+                authz.put_policy(&spy, nowhere.clone(), policy, text.clone()).await.unwrap_err(),
                 (real, fake),
-                "unbind group",
-            )
-            .await;
-            for place in ["", "/p0", "/p9"] {
-                same(
-                    w.bind(&spy, "spy", Role::Viewer, &format!("{real}{place}")).await.unwrap_err(),
-                    w.bind(&spy, "spy", Role::Viewer, &format!("{fake}{place}")).await.unwrap_err(),
-                    (real, fake),
-                    "bind",
-                )
-                .await;
-            }
-            same(
-                a.bindings(&spy, Some(r), None, page()).await.unwrap_err(),
-                a.bindings(&spy, Some(f), None, page()).await.unwrap_err(),
-                (real, fake),
-                "list bindings",
+                "put policy",
             )
             .await;
         }
+        same(
+            authz.group_roles(&spy, there.clone(), page()).await.unwrap_err(),
+            authz.group_roles(&spy, nowhere.clone(), page()).await.unwrap_err(),
+            (real, fake),
+            "list group roles",
+        )
+        .await;
+        same(
+            authz.bind_group(&spy, there.clone(), group.clone()).await.unwrap_err(),
+            authz.bind_group(&spy, nowhere.clone(), group.clone()).await.unwrap_err(),
+            (real, fake),
+            "bind group",
+        )
+        .await;
+        same(
+            authz.unbind_group(&spy, there.clone(), group_role).await.unwrap_err(),
+            authz.unbind_group(&spy, nowhere.clone(), group_role).await.unwrap_err(),
+            (real, fake),
+            "unbind group",
+        )
+        .await;
+        for place in ["", "/p0", "/p9"] {
+            same(
+                w.bind(&spy, "spy", Role::Viewer, &format!("{real}{place}")).await.unwrap_err(),
+                w.bind(&spy, "spy", Role::Viewer, &format!("{fake}{place}")).await.unwrap_err(),
+                (real, fake),
+                "bind",
+            )
+            .await;
+        }
+        same(
+            authz.bindings(&spy, Some(there), None, page()).await.unwrap_err(),
+            authz.bindings(&spy, Some(nowhere), None, page()).await.unwrap_err(),
+            (real, fake),
+            "list bindings",
+        )
+        .await;
         let fake = BindingId::new();
         same(
-            a.unbind(&spy, binding).await.unwrap_err(),
-            a.unbind(&spy, fake).await.unwrap_err(),
+            authz.unbind(&spy, binding).await.unwrap_err(),
+            authz.unbind(&spy, fake).await.unwrap_err(),
             (&binding.to_string(), &fake.to_string()),
             "unbind",
         )
         .await;
         same(
-            a.unbind_group(&spy, name("t1"), group_role).await.unwrap_err(),
-            a.unbind_group(&spy, name("t1"), fake).await.unwrap_err(),
+            authz.unbind_group(&spy, name("t1"), group_role).await.unwrap_err(),
+            authz.unbind_group(&spy, name("t1"), fake).await.unwrap_err(),
             (&group_role.to_string(), &fake.to_string()),
             "unbind group of another",
         )
@@ -159,7 +161,7 @@ async fn a_refusal_is_on_the_log_before_it_is_heard() {
         assert_eq!(said(&theirs), said(&Error::not_found("thing", "theirs")));
         assert_eq!(w.audited().await.len(), 3);
         assert_eq!(w.audited().await[1]["policies"], serde_json::json!(["isolation"]));
-        assert!(!w.gate.allows(&mona, &THING_READ, &foreign), "filtering leaves no trace");
+        assert!(!mona.allows(&THING_READ, &foreign), "filtering leaves no trace");
         assert_eq!(w.audited().await.len(), 3);
 
         w.db.write(|tx| tx.execute("DROP TABLE audit_entry", &[])).await.unwrap();

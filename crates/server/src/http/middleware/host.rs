@@ -73,7 +73,9 @@ fn named(uri: &Uri, headers: &HeaderMap) -> Result<Authority> {
 
 /// Refuses user information: `trusted@evil` reads as either to the careless.
 fn plain(authority: Authority) -> Result<Authority> {
-    if authority.as_str().contains('@') || authority.host().is_empty() {
+    let behind = authority.as_str().strip_prefix(authority.host());
+    let rest_is_port = behind.is_some_and(|rest| rest.is_empty() || authority.port().is_some());
+    if authority.as_str().contains('@') || authority.host().is_empty() || !rest_is_port {
         let allowed = "one host name, with or without port";
         return Err(Error::invalid("host", authority.as_str(), allowed));
     }
@@ -110,6 +112,7 @@ mod tests {
             ("localhost.evil.example", false),
             ("localhost@evil.example", false),
             ("evil.example@localhost", false),
+            ("[::1]evil", false),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, host.parse().unwrap());
