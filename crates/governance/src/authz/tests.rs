@@ -23,6 +23,7 @@ pub(crate) fn all_actions() -> Vec<&'static Action> {
         super::ACTIONS,
         crate::audit::ACTIONS,
         crate::identity::ACTIONS,
+        crate::keyring::ACTIONS,
         crate::residency::ACTIONS,
         crate::tenancy::ACTIONS,
     ];

@@ -15,14 +15,15 @@ use serde::{Deserialize, Serialize};
 
 use super::service::Events;
 use super::{EVENT_READ, SUBSCRIPTION_READ, SUBSCRIPTION_WRITE, stream};
+use crate::http::Drain;
 
 const SUBSCRIPTION: &str = "/v1/subscriptions/{name}";
 
 #[must_use]
 pub fn routes(service: Arc<Events>) -> Routes<Events> {
     let streaming = service.clone();
-    let follow = routing::get(move |Extension(ctx), headers, RawQuery(query)| {
-        follow(streaming.clone(), ctx, headers, query)
+    let follow = routing::get(move |Extension(ctx), Extension(drain), headers, RawQuery(query)| {
+        follow(streaming.clone(), ctx, drain, headers, query)
     });
     Routes::new(service)
         .get("/v1/events", &EVENT_READ, "Read events in commit order", read)
@@ -141,7 +142,13 @@ async fn read(s: Arc<Events>, ctx: Ctx, input: Input<(), ReadQuery>) -> Result<O
     Ok(Ok200(page.into()))
 }
 
-async fn follow(s: Arc<Events>, ctx: Ctx, headers: HeaderMap, text: Option<String>) -> Response {
+async fn follow(
+    s: Arc<Events>,
+    ctx: Ctx,
+    drain: Drain,
+    headers: HeaderMap,
+    text: Option<String>,
+) -> Response {
     let answer = async {
         let asked: ReadQuery = query(text.as_deref().unwrap_or(""))?;
         let last_seen = headers.get("last-event-id").and_then(|value| value.to_str().ok());
@@ -151,7 +158,7 @@ async fn follow(s: Arc<Events>, ctx: Ctx, headers: HeaderMap, text: Option<Strin
         };
         let filter = s.filter(&ctx, asked.tenant.as_ref(), asked.kind).await?;
         ctx.filtered(&EVENT_READ);
-        stream::follow(s, ctx, filter, after)
+        stream::follow(s, ctx, filter, after, drain)
     };
     answer.await.unwrap_or_else(|error| problem_response(&error))
 }

@@ -13,6 +13,7 @@ use http::header;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::service::Events;
+use crate::http::Drain;
 
 /// How many events are read at a time.
 const BATCH: usize = 100;
@@ -28,6 +29,7 @@ struct Follower {
     /// The rights this stream was opened under.
     epoch: u64,
     last_sent: tokio::time::Instant,
+    drain: Drain,
     _place: OwnedSemaphorePermit,
 }
 
@@ -36,6 +38,7 @@ pub(super) fn follow(
     ctx: Ctx,
     filter: Filter,
     cursor: Cursor,
+    drain: Drain,
 ) -> Result<Response> {
     let place = events.streams.clone().try_acquire_owned().map_err(|_| {
         Error::new(&code::OVERLOADED, "all live event streams are taken")
@@ -49,6 +52,7 @@ pub(super) fn follow(
         ctx,
         filter,
         cursor,
+        drain,
         _place: place,
     };
     let headers =
@@ -63,7 +67,7 @@ fn frames(follower: Follower) -> impl Stream<Item = Result<Bytes, Infallible>> {
 }
 
 impl Follower {
-    /// The next thing to send; `None` ends the stream.
+    /// The next thing to send; `None` ends the stream: rights changed, or the server is stopping.
     async fn next_frame(&mut self) -> Option<Bytes> {
         loop {
             if self.events.epoch.current() != self.epoch {
@@ -88,7 +92,8 @@ impl Follower {
                 return Some(Bytes::from_static(b": still here\n\n"));
             }
             if !moved {
-                self.events.log.changed(&mut self.news).await;
+                let news = self.events.log.changed(&mut self.news);
+                self.drain.unless_started(news).await?;
             }
         }
     }

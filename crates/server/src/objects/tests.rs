@@ -269,9 +269,9 @@ async fn a_destroyed_key_and_a_zone_without_a_root_are_named() {
 
     let other = Name::new("other").unwrap();
     world.residency.create(&ctx, other.clone(), "AE".to_owned(), None).await.unwrap();
-    let patch = serde_json::json!({"allowed_zones": ["local", "other"]});
-    let patch = serde_json::from_value(patch).unwrap();
-    world.tenancy.update_tenant(&ctx, default.clone(), patch).await.unwrap();
+    let zones = serde_json::json!({"allowed_zones": ["local", "other"]});
+    let zones = serde_json::from_value(zones).unwrap();
+    world.tenancy.update_tenant(&ctx, default.clone(), zones).await.unwrap();
     let new: NewProject =
         serde_json::from_value(serde_json::json!({"name": "far", "zone": "other"})).unwrap();
     world.tenancy.create_project(&ctx, default, new).await.unwrap();

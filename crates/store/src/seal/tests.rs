@@ -109,8 +109,8 @@ fn any_segment_opens_on_its_own_and_only_as_itself() {
     };
     for segment in (0..layout.segments()).rev() {
         let mut buffer = sealed[bytes(layout.sealed_range(segment))].to_vec();
-        let opened = opener.open(segment, layout.is_last(segment), &mut buffer).unwrap();
-        assert_eq!(opened, &plaintext[bytes(layout.plaintext_range(segment))]);
+        let plain = opener.open(segment, layout.is_last(segment), &mut buffer).unwrap();
+        assert_eq!(plain, &plaintext[bytes(layout.plaintext_range(segment))]);
         for (index, last) in
             [(segment + 1, layout.is_last(segment)), (segment, !layout.is_last(segment))]
         {

@@ -12,6 +12,9 @@ use super::world::{World, collect, content, each_world, name, pieces};
 const FIRST: usize = SEGMENT_LEN - TAG_LEN - HEADER_LEN;
 const FULL: usize = SEGMENT_LEN - TAG_LEN;
 
+/// Something done to the bytes at rest.
+type Change<'a> = Box<dyn Fn(&mut Vec<u8>) + 'a>;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_written_is_read_at_every_length() {
     each_world(async |world| {
@@ -185,7 +188,7 @@ async fn changed_bytes_are_found_and_never_served() {
         let other = world.put(&content(7, 300_000), "other").await;
         let mut foreign = Vec::new();
         world.overwrite(other, |bytes| foreign.clone_from(bytes)).await;
-        let changes: Vec<(&str, Box<dyn Fn(&mut Vec<u8>)>)> = vec![
+        let changes: Vec<(&str, Change<'_>)> = vec![
             ("a header byte", Box::new(|bytes| bytes[3] ^= 1)),
             ("a byte of the first segment", Box::new(|bytes| bytes[50] ^= 1)),
             ("the last byte", Box::new(|bytes| *bytes.last_mut().unwrap() ^= 1)),

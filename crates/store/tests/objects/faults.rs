@@ -187,9 +187,9 @@ async fn one_run(seed: u64) -> (usize, usize) {
             objects.upload(tenant, &local, pieces(bytes.clone(), 9000), Expected::default());
         match upload.await {
             Ok(staged) => {
-                let owned = owner.clone();
+                let name = owner.clone();
                 let attach = move |tx: &mut falaj_store::db::Tx<'_>| {
-                    Objects::attach(tx, &staged, "test", &owned)
+                    Objects::attach(tx, &staged, "test", &name)
                 };
                 kept.push((db.write(attach).await.unwrap(), owner, bytes));
             }

@@ -9,7 +9,8 @@ use falaj_testkit::Random;
 const NAME: &[u8] = b"falaj/oracle";
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap();
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15].map(digit)).collect()
 }
 
 fn tink(python: &str, verb: &str, key: &DataKey, input: &[u8]) -> Option<Vec<u8>> {

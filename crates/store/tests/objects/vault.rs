@@ -78,10 +78,17 @@ impl Drop for Vault {
     }
 }
 
-type Refusal = Response;
+/// An error as the API answers it.
+struct Refusal(StatusCode, &'static str);
 
-fn refuse(status: StatusCode, text: &str) -> Refusal {
-    (status, Json(json!({"errors": [text]}))).into_response()
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.0, Json(json!({"errors": [self.1]}))).into_response()
+    }
+}
+
+fn refuse(status: StatusCode, text: &'static str) -> Refusal {
+    Refusal(status, text)
 }
 
 impl Transit {

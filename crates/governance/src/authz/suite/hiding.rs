@@ -9,6 +9,7 @@ use crate::authz::store;
 
 /// For every verb that names a place or a thing: what is somebody else's reads like what is not
 /// there, to the letter, and both attempts are on the log.
+#[allow(clippy::too_many_lines, reason = "one line of thought, verb by verb")]
 #[tokio::test]
 async fn not_yours_reads_like_not_there() {
     database::each(async |db| {

@@ -1,0 +1,134 @@
+"""Every route leaves its trace: a refusal and a change are on the audit log under the request's own id.
+
+Two callers walk all routes of the document: a viewer of one tenant, whom most of them refuse, and the
+administrator, whom they obey. A route that takes a body and is not in the table below fails the walk."""
+
+import json
+import uuid
+
+import pytest
+
+from server import Server
+from test_routes import OPEN, operations
+
+POLICY = 'forbid (principal, action == Action::"object:delete", resource);'
+
+# What to send so that the request is judged rather than refused as malformed.
+BODIES = {
+    ("post", "/v1/tenants"): {"name": "fresh-tenant"},
+    ("patch", "/v1/tenants/{tenant}"): {"display_name": "x"},
+    ("post", "/v1/tenants/{tenant}/projects"): {"name": "fresh-project"},
+    ("patch", "/v1/tenants/{tenant}/projects/{project}"): {"purpose": "x"},
+    ("post", "/v1/zones"): {"name": "fresh-zone", "jurisdiction": "AE"},
+    ("post", "/v1/zones/{zone}/transfers"): {"to": "elsewhere", "basis": "x"},
+    ("post", "/v1/residency/check"): {"from": "local", "to": "local"},
+    ("post", "/v1/users"): {"name": "fresh-user", "password": "correct horse battery"},
+    ("patch", "/v1/users/{name}"): {"display_name": "x"},
+    ("post", "/v1/service-accounts"): {"name": "fresh-account"},
+    ("patch", "/v1/service-accounts/{name}"): {"display_name": "x"},
+    ("post", "/v1/tokens"): {"role": "admin", "owner": "admin"},
+    ("post", "/v1/role-bindings"): {"principal": "walker-account", "role": "auditor"},
+    ("post", "/v1/tenants/{tenant}/group-roles"): {"issuer": "https://id.example", "group": "g", "role": "viewer"},
+    ("put", "/v1/tenants/{tenant}/policies/{name}"): {"source": POLICY},
+    ("post", "/v1/policies/test"): {"action": "tenant:read", "resource": {"kind": "tenant", "id": "x"}},
+    ("put", "/v1/subscriptions/{name}"): {},
+    ("post", "/v1/subscriptions/{name}/ack"): {"cursor": "0-1"},
+}
+RAW = {("put", "/v1/tenants/{tenant}/projects/{project}/objects/{name}"): b"bytes"}
+# Not walked by the administrator: an endless stream, and the reply that ends the administrator's own token.
+ENDLESS = {("get", "/v1/events/stream")}
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory):
+    """A server with one of everything that a route can name."""
+    server = Server(tmp_path_factory.mktemp("walk")).start()
+    admin = server.client(server.admin_token())
+    admin.created("/v1/zones", {"name": "elsewhere", "jurisdiction": "EU"})
+    admin.created("/v1/tenants", {"name": "walked"})
+    admin.created("/v1/tenants/walked/projects", {"name": "lab"})
+    admin.put("/v1/tenants/walked/projects/lab/objects/thing", data=b"x")
+    admin.created("/v1/users", {"name": "thing"})
+    admin.created("/v1/service-accounts", {"name": "walker-account", "tenant": "walked"})
+    admin.created("/v1/role-bindings", {"principal": "walker-account", "role": "viewer", "tenant": "walked"})
+    token = admin.created("/v1/tokens", {"owner": "walker-account", "role": "viewer", "tenant": "walked"})
+    yield server, admin, server.client(token["secret"])
+    server.stop()
+
+
+def target(path, values):
+    for name, value in values.items():
+        path = path.replace("{" + name + "}", value)
+    return path
+
+
+def call(client, method, path, values):
+    sent = {}
+    if (method, path) in BODIES:
+        sent = {"json": BODIES[method, path]}
+    elif (method, path) in RAW:
+        sent = {"data": RAW[method, path]}
+    return client.request(method.upper(), target(path, values), headers={"Connection": "close"}, **sent)
+
+
+def audit_by_request(admin):
+    """All entries, by the id of the request that caused them."""
+    found = {}
+    for line in admin.get("/v1/audit/export").text.splitlines():
+        line = json.loads(line)
+        if "entry" in line:
+            entry = line["entry"] if isinstance(line["entry"], dict) else json.loads(line["entry"])
+            found.setdefault(entry["request"], []).append(entry)
+    return found
+
+
+def walk(client, openapi):
+    """Calls every guarded route once; answers with what was asked and what came back."""
+    values = {"tenant": "walked", "project": "lab", "zone": "local", "name": "thing",
+              "id": f"tok_{uuid.uuid4().hex}", "to": "elsewhere"}
+    answers = []
+    for method, path, operation in operations(openapi):
+        if (method, path) in OPEN | ENDLESS or method == "delete":
+            continue
+        takes = "requestBody" in operation
+        assert not takes or (method, path) in BODIES or (method, path) in RAW, f"say what to send to {method} {path}"
+        answers.append((method, path, operation["x-falaj-action"], call(client, method, path, values)))
+    # What takes things away comes last, the inner before the outer.
+    deletes = [(m, p, o) for m, p, o in operations(openapi) if m == "delete"]
+    for method, path, operation in sorted(deletes, key=lambda d: -len(d[1])):
+        answers.append((method, path, operation["x-falaj-action"], call(client, method, path, values)))
+    return answers
+
+
+def test_every_refusal_is_on_record(stage):
+    server, admin, viewer = stage
+    answers = walk(viewer, admin.get("/openapi.json").json())
+    entries = audit_by_request(admin)
+    refused = 0
+    for method, path, action, answer in answers:
+        assert answer.status_code < 500, f"{method} {path}: {answer.text}"
+        if answer.status_code in (403, 404):
+            refused += 1
+            own = entries.get(answer.headers["x-request-id"], [])
+            assert any(entry["decision"] == "deny" for entry in own), f"{method} {path}: no trace of the refusal"
+        else:
+            assert answer.status_code < 300 or answer.status_code in (400, 409, 422), f"{method} {path}: {answer.text}"
+            assert method in ("get", "head") or "check" in path or answer.status_code >= 400, \
+                f"a viewer may {method} {path}"
+    assert refused > 30
+
+
+def test_every_change_is_on_record(stage):
+    server, admin, _ = stage
+    answers = walk(admin, admin.get("/openapi.json").json())
+    entries = audit_by_request(admin)
+    changed = 0
+    for method, path, action, answer in answers:
+        assert answer.status_code < 500, f"{method} {path}: {answer.text}"
+        if method in ("get", "head") or path in ("/v1/residency/check", "/v1/policies/test"):
+            continue
+        if answer.status_code < 300:
+            changed += 1
+            own = entries.get(answer.headers["x-request-id"], [])
+            assert any(e["action"] == action and e["decision"] == "allow" for e in own), f"{method} {path}: {own}"
+    assert changed > 20
