@@ -1,5 +1,7 @@
 //! The store's conformance suites: every test runs on SQLite and on PostgreSQL.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 #[path = "store/db.rs"]
 mod db;
 #[path = "store/events.rs"]
@@ -18,7 +20,8 @@ static MAKE: Action = Action::write("thing:make", Role::Contributor, "Make a thi
 static THINGS: &[Migration] = &[Migration {
     version: 1,
     name: "things",
-    sql: "CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, body BLOB);
+    sql:
+        "CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, body BLOB);
           CREATE TABLE part (id INTEGER PRIMARY KEY, thing INTEGER NOT NULL REFERENCES thing (id));",
 }];
 

@@ -84,8 +84,8 @@ async fn read_body<B: DeserializeOwned + 'static>(request: Request) -> Result<B>
     }
     let bytes = Bytes::from_request(request, &()).await.map_err(body_error)?;
     let mut json = serde_json::Deserializer::from_slice(&bytes);
-    let value = serde_path_to_error::deserialize(&mut json)
-        .map_err(|error| malformed(&error, "body"))?;
+    let value =
+        serde_path_to_error::deserialize(&mut json).map_err(|error| malformed(&error, "body"))?;
     json.end().map_err(|error| Error::new(&code::MALFORMED_BODY, error.to_string()))?;
     Ok(value)
 }

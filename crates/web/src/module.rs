@@ -18,12 +18,7 @@ pub struct Module {
 impl Module {
     #[must_use]
     pub fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            actions: Vec::new(),
-            endpoints: Vec::new(),
-            workers: Vec::new(),
-        }
+        Self { name, actions: Vec::new(), endpoints: Vec::new(), workers: Vec::new() }
     }
 
     #[must_use]

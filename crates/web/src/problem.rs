@@ -77,10 +77,12 @@ pub fn problem_response(error: &Error) -> Response {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     if let Some(wait) = error.wait() {
         // Rounded up: a client that waits as told must not come too early.
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_millis().div_ceil(1000) as u64));
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     if status == StatusCode::UNAUTHORIZED {
-        headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"falaj\""));
+        headers
+            .append(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"falaj\""));
         headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"falaj\""));
     }
     response

@@ -33,7 +33,7 @@ enum Commands {
         #[arg(long)]
         zone: Option<String>,
     },
-    /// Destroy a key: everything encrypted with it is gone for good, backups included
+    /// Destroy a key: what it encrypted cannot be read any more
     #[command(after_help = "Example:\n  \
         falaj key destroy key_0190b4c2a5f07c3e9d3f6f1b2a4c5d6e --tenant acme")]
     Destroy {

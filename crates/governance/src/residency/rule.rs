@@ -48,7 +48,8 @@ pub fn judge(
     transfer: Option<&Transfer>,
     now: Timestamp,
 ) -> Result<Permit, Refusal> {
-    let unknown = |name: &Name| Refusal(format!("rule unknown-zone: zone `{name}` is not declared"));
+    let unknown =
+        |name: &Name| Refusal(format!("rule unknown-zone: zone `{name}` is not declared"));
     let source = from.1.ok_or_else(|| unknown(from.0))?;
     let target = to.1.ok_or_else(|| unknown(to.0))?;
     if source.name == target.name {

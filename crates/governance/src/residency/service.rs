@@ -75,12 +75,11 @@ impl Residency {
         let ctx = ctx.clone();
         self.db
             .write(move |tx| {
-                let zone = store::find_zone(tx, &name)?
-                    .ok_or_else(|| Error::not_found("zone", &name))?;
+                let zone =
+                    store::find_zone(tx, &name)?.ok_or_else(|| Error::not_found("zone", &name))?;
                 store::delete_zone(tx, &name)?;
-                let change = Change::new(&ZONE_DELETE, &resource)
-                    .event("zone.deleted", &zone)
-                    .before(&zone);
+                let change =
+                    Change::new(&ZONE_DELETE, &resource).event("zone.deleted", &zone).before(&zone);
                 tx.record(&ctx, change)
             })
             .await

@@ -142,10 +142,6 @@ async fn update_project(
     s.update_project(&ctx, input.path.tenant, input.path.project, patch).await.map(Ok200)
 }
 
-async fn delete_project(
-    s: Arc<Tenancy>,
-    ctx: Ctx,
-    input: Input<ProjectPath>,
-) -> Result<NoContent> {
+async fn delete_project(s: Arc<Tenancy>, ctx: Ctx, input: Input<ProjectPath>) -> Result<NoContent> {
     s.delete_project(&ctx, input.path.tenant, input.path.project).await.map(|()| NoContent)
 }

@@ -36,10 +36,9 @@ impl Tenancy {
     pub async fn tenant(&self, ctx: &Ctx, name: &Name) -> Result<Tenant> {
         let wanted = name.clone();
         let found = self.db.read(move |tx| store::find_tenant(tx, &wanted)).await?;
-        let resource = found.as_ref().map_or_else(
-            || Resource::absent("tenant", name, Scope::Platform),
-            Tenant::resource,
-        );
+        let resource = found
+            .as_ref()
+            .map_or_else(|| Resource::absent("tenant", name, Scope::Platform), Tenant::resource);
         see(ctx, &TENANT_READ, &resource, found).await
     }
 
@@ -280,12 +279,8 @@ impl Tenancy {
             return Ok(());
         }
         let name = Name::new("default")?;
-        let tenant = NewTenant {
-            name: name.clone(),
-            display_name: None,
-            zone: None,
-            allowed_zones: None,
-        };
+        let tenant =
+            NewTenant { name: name.clone(), display_name: None, zone: None, allowed_zones: None };
         self.create_tenant(&ctx, tenant).await?;
         let project = NewProject {
             name: name.clone(),

@@ -138,11 +138,7 @@ const PROJECT: &str = "SELECT p.id, p.tenant AS tenant_id, t.name AS tenant, p.n
     p.display_name, p.zone, p.classification, p.purpose, p.tags, p.created_at \
     FROM project p JOIN tenant t ON t.id = p.tenant";
 
-pub(super) fn find_project(
-    tx: &mut Tx<'_>,
-    tenant: &Name,
-    name: &Name,
-) -> Result<Option<Project>> {
+pub(super) fn find_project(tx: &mut Tx<'_>, tenant: &Name, name: &Name) -> Result<Option<Project>> {
     let sql = format!("{PROJECT} WHERE t.name = $1 AND p.name = $2");
     tx.query_opt(&sql, &params![tenant, name])?.as_ref().map(project).transpose()
 }

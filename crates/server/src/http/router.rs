@@ -24,7 +24,7 @@ use super::middleware::deadline::{self, Deadlines};
 use super::middleware::rate::RateLimit;
 use super::middleware::shed::{self, Slots};
 use super::middleware::slow_body::{self, Patience};
-use super::middleware::{catch_panic, idempotency, observe, request_id, security_headers};
+use super::middleware::{catch_panic, idempotency, observe, request_id, security_headers, unread};
 use super::own::Description;
 use super::route::{Access, Route, RouteKind, RouteTable};
 use crate::grpc;
@@ -105,6 +105,7 @@ fn outer_layers(
         .layer(from_fn(security_headers::add))
         .layer(from_fn_with_state(metrics, observe::watch))
         .layer(from_fn(request_id::assign))
+        .layer(from_fn(unread::say_so))
 }
 
 /// Every route of `modules`, for the middleware and for the test that walks them all.

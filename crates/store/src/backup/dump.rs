@@ -22,7 +22,7 @@ use crate::seal::{DataKey, Sealer};
 /// How long the collector is kept away at a time; renewed while the backup runs.
 const HOLD: Duration = Duration::from_mins(2);
 /// How long to wait for the collector's current run to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// How many blobs are looked up at a time.
 const BLOBS: u32 = 500;
 

@@ -106,7 +106,8 @@ fn text(value: &impl Serialize) -> Result<Vec<u8>> {
 }
 
 fn parse<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T> {
-    serde_json::from_slice(payload).map_err(|error| damaged("a piece cannot be read").caused_by(error))
+    serde_json::from_slice(payload)
+        .map_err(|error| damaged("a piece cannot be read").caused_by(error))
 }
 
 /// Integers and texts are themselves; bytes and floats, which JSON cannot carry exactly, are not.

@@ -83,7 +83,15 @@ async fn copy(
     roots: &SealedRoots,
     steps: &mpsc::Sender<Step>,
 ) -> Result<Summary> {
-    let mut sorter = Sorter { frames: Frames::default(), roots, steps, blob: None, seen: Summary::default(), end: None, ticked: tokio::time::Instant::now() };
+    let mut sorter = Sorter {
+        frames: Frames::default(),
+        roots,
+        steps,
+        blob: None,
+        seen: Summary::default(),
+        end: None,
+        ticked: tokio::time::Instant::now(),
+    };
     let mut plain = Vec::new();
     opener.push(&first, &mut plain)?;
     loop {

@@ -22,13 +22,12 @@ pub(super) fn postgres_ddl(sql: &str) -> String {
 /// A migration as SQLite reads it: tables are STRICT, so that a column refuses what PostgreSQL
 /// would refuse.
 pub(super) fn sqlite_ddl(sql: &str) -> String {
-    statements(sql)
-        .into_iter()
-        .map(|statement| {
-            let strict = if statement.starts_with("CREATE TABLE") { " STRICT" } else { "" };
-            format!("{statement}{strict};\n")
-        })
-        .collect()
+    let mut script = String::with_capacity(sql.len() + 64);
+    for statement in statements(sql) {
+        let strict = if statement.starts_with("CREATE TABLE") { " STRICT" } else { "" };
+        script.extend([statement, strict, ";\n"]);
+    }
+    script
 }
 
 /// Splits a script at the semicolons that stand outside quotes.

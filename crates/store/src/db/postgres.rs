@@ -13,10 +13,10 @@ use futures::StreamExt;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::runtime::Handle;
+use tokio_postgres::NoTls;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
-use tokio_postgres::NoTls;
 
 use super::config::{DatabaseConfig, Durability};
 use super::dialect;
@@ -226,9 +226,7 @@ fn translate(error: tokio_postgres::Error) -> Error {
         }
         // 08: connection, 57P: shut down by the operator, 53300: too many connections,
         // 40: deadlock or serialisation failure, which a repeat may well survive.
-        Some(state)
-            if ["08", "57P", "53300", "40"].iter().any(|p| state.code().starts_with(p)) =>
-        {
+        Some(state) if ["08", "57P", "53300", "40"].iter().any(|p| state.code().starts_with(p)) => {
             unavailable()
         }
         _ => return Error::internal(error),

@@ -41,11 +41,7 @@ const POSTGRES_HORIZON: &str = "
           AND activity.backend_xid::text::bigint = (running.xid::text::bigint & 4294967295))";
 
 impl<'a> Tx<'a> {
-    pub(super) fn new(
-        engine: Engine<'a>,
-        clock: &'a Clock,
-        replies: Option<&'a DataKey>,
-    ) -> Self {
+    pub(super) fn new(engine: Engine<'a>, clock: &'a Clock, replies: Option<&'a DataKey>) -> Self {
         Self { engine, failed: false, clock, replies, position: None }
     }
 
@@ -77,8 +73,7 @@ impl<'a> Tx<'a> {
 
     /// The row that must be there.
     pub fn query_one(&mut self, sql: &str, params: &[Value]) -> Result<Row> {
-        self.query_opt(sql, params)?
-            .ok_or_else(|| Error::internal("a query for one row gave none"))
+        self.query_opt(sql, params)?.ok_or_else(|| Error::internal("a query for one row gave none"))
     }
 
     /// Runs a migration script in the neutral dialect.
@@ -95,7 +90,10 @@ impl<'a> Tx<'a> {
         match self.engine {
             Engine::Sqlite(_) => Ok(()),
             Engine::Postgres(_) => self
-                .query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))::text", &params![name])
+                .query(
+                    "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))::text",
+                    &params![name],
+                )
                 .map(drop),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use falaj_base::{
     BlobId, Error, EventId, KeyId, Name, ObjectId, PolicyId, PrincipalId, ProjectId, Result, Role,
-    SessionId, Timestamp, TokenId, UserName, TenantId,
+    SessionId, TenantId, Timestamp, TokenId, UserName,
 };
 
 /// A value bound to a placeholder or read from a column.
@@ -116,8 +116,18 @@ macro_rules! as_text {
 }
 
 as_text!(
-    TenantId, ProjectId, PrincipalId, TokenId, SessionId, PolicyId, EventId, BlobId, ObjectId,
-    KeyId, Name, UserName
+    TenantId,
+    ProjectId,
+    PrincipalId,
+    TokenId,
+    SessionId,
+    PolicyId,
+    EventId,
+    BlobId,
+    ObjectId,
+    KeyId,
+    Name,
+    UserName
 );
 
 impl FromValue for Role {

@@ -17,8 +17,8 @@ use falaj_base::{Ctx, Error, EventId, Result};
 
 pub use change::Change;
 pub use entry::{Actor, AuditEntry, Decision, Target};
-pub use idempotency::StoredReply;
 pub(crate) use idempotency::ReplyKey;
+pub use idempotency::StoredReply;
 
 use crate::db::{Migration, Tx, params};
 

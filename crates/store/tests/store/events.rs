@@ -101,9 +101,8 @@ async fn a_subscription_repeats_until_acknowledged() {
         assert_eq!(first.len(), 2);
         assert_eq!(first[0].id, again[0].id, "at least once: it comes again");
 
-        let move_to = async |cursor| {
-            db.write(move |tx| Subscriptions::acknowledge(tx, name, cursor)).await
-        };
+        let move_to =
+            async |cursor| db.write(move |tx| Subscriptions::acknowledge(tx, name, cursor)).await;
         move_to(first[1].cursor).await.unwrap();
         assert_eq!(move_to(first[0].cursor).await.unwrap_err().code(), &code::INVALID_INPUT);
         let rest = subscriptions.pending(name, 10).await.unwrap();
@@ -130,7 +129,8 @@ async fn an_effect_in_the_database_happens_exactly_once() {
         let consumers = (0..8).map(|_| {
             let subscriptions = Subscriptions::new(db.clone());
             tokio::spawn(async move {
-                let effect = |tx: &mut falaj_store::db::Tx<'_>, event: &falaj_store::events::Event| {
+                let effect = |tx: &mut falaj_store::db::Tx<'_>,
+                              event: &falaj_store::events::Event| {
                     let id = event.data.as_i64().unwrap_or(-1);
                     let sql = "INSERT INTO thing (id, name) VALUES ($1, $2)";
                     tx.execute(sql, &params![id, format!("thing {id}")]).map(drop)

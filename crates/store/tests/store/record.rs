@@ -13,7 +13,8 @@ use crate::{MAKE, allowed, prepare, settle, thing};
 
 async fn counts(db: &Db) -> (i64, i64) {
     db.read(|tx| {
-        let sql = "SELECT (SELECT COUNT(*) FROM event) AS e, (SELECT COUNT(*) FROM audit_entry) AS a";
+        let sql =
+            "SELECT (SELECT COUNT(*) FROM event) AS e, (SELECT COUNT(*) FROM audit_entry) AS a";
         let row = tx.query_one(sql, &[])?;
         Ok((row.get("e")?, row.get("a")?))
     })
@@ -38,8 +39,7 @@ async fn a_change_brings_its_event_and_its_entry() {
         assert!(ctx.has_recorded(&MAKE));
         assert_eq!(counts(&db).await, (1, 1));
         settle(&db).await;
-        let events =
-            EventLog::new(db).read(Cursor::START, Filter::default(), 10).await.unwrap();
+        let events = EventLog::new(db).read(Cursor::START, Filter::default(), 10).await.unwrap();
         let event = events[0].cloud_event();
         assert_eq!(event["type"], "falaj.thing.made");
         assert_eq!(event["subject"], "thing/1");
@@ -111,7 +111,9 @@ async fn a_repeated_key_finds_its_first_reply_sealed() {
         assert!(idempotency::lookup(&db, principal, "key-2").await.unwrap().is_none());
 
         let sealed: Vec<u8> = db
-            .read(|tx| tx.query_one("SELECT sealed_body FROM idempotent_reply", &[])?.get("sealed_body"))
+            .read(|tx| {
+                tx.query_one("SELECT sealed_body FROM idempotent_reply", &[])?.get("sealed_body")
+            })
             .await
             .unwrap();
         assert!(!sealed.windows(6).any(|bytes| bytes == b"secret"), "the reply is sealed");

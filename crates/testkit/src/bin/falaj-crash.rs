@@ -110,9 +110,10 @@ async fn control(cycles: usize, random: &mut Random) -> Result<()> {
     }
     if cycles > 0 {
         ensure!(noticed > 0, "durability was off and {cycles} power cuts found nothing: blind");
-        let first = example.lines().next().unwrap_or_default();
+        // Where the server did not even start, the last line of its log is the reason.
+        let last = example.lines().last().unwrap_or_default();
         eprintln!(
-            "crash: control, durability off: {noticed}/{cycles} noticed, as it must ({first})"
+            "crash: control, durability off: {noticed}/{cycles} noticed, as it must ({last})"
         );
     }
     Ok(())

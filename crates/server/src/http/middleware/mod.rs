@@ -2,6 +2,7 @@
 //!
 //! | layer | does |
 //! |---|---|
+//! | `unread` | closes an HTTP/1 connection whose body was refused, and says so |
 //! | `request_id` | names the request |
 //! | `observe` | span, access log, numbers |
 //! | `security_headers` | tells browsers what not to do |
@@ -36,3 +37,4 @@ pub(crate) mod security_headers;
 pub(crate) mod shed;
 pub(crate) mod slow_body;
 mod unpack;
+pub(crate) mod unread;

@@ -70,22 +70,19 @@ fn lock_file(path: &Path) -> Result<File> {
 
 fn connect(path: &Path, durability: Durability) -> Result<Connection> {
     // Created by hand first: SQLite would leave it readable for everyone under a wide umask.
-    OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(|error| {
+    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path).map_err(
+        |error| {
             Error::new(&code::UNAVAILABLE, format!("cannot open {}", path.display()))
                 .caused_by(error)
-        })?;
+        },
+    )?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(translate)?;
     let synchronous = match durability {
         Durability::Full => "FULL",
         Durability::UnsafeOff => "OFF",
     };
+    // Secure delete: what a destroyed key was wrapped in must not linger in free pages.
     connection
         .execute_batch(&format!(
             "PRAGMA journal_mode = WAL;
@@ -93,7 +90,8 @@ fn connect(path: &Path, durability: Durability) -> Result<Connection> {
              PRAGMA foreign_keys = ON;
              PRAGMA busy_timeout = 5000;
              PRAGMA cache_size = -8192;
-             PRAGMA temp_store = MEMORY;"
+             PRAGMA temp_store = MEMORY;
+             PRAGMA secure_delete = ON;"
         ))
         .map_err(translate)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
@@ -122,8 +120,7 @@ pub(super) fn scan(
     each: &mut dyn FnMut(Row) -> Result<()>,
 ) -> Result<()> {
     let mut statement = connection.prepare_cached(sql).map_err(translate)?;
-    let columns: Arc<[String]> =
-        statement.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
     bind(&mut statement, params)?;
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next().map_err(translate)? {

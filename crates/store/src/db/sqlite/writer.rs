@@ -31,7 +31,7 @@ trait Job: Send {
 }
 
 struct Work<F, T> {
-    work: Option<F>,
+    code: Option<F>,
     /// Absent until the work has run to its end: still absent after a panic.
     result: Option<Result<T>>,
     caller: oneshot::Sender<Result<T>>,
@@ -43,7 +43,7 @@ where
     T: Send,
 {
     fn run(&mut self, tx: &mut Tx<'_>) -> bool {
-        self.result = self.work.take().map(|work| work(tx));
+        self.result = self.code.take().map(|code| code(tx));
         matches!(self.result, Some(Ok(_)))
     }
 
@@ -79,8 +79,13 @@ impl Writer {
     ) -> Result<Self> {
         let (queue, jobs) = mpsc::channel(config.write_queue);
         let counters = Arc::<Counters>::default();
-        let thread =
-            Thread { connection, clock, replies, batch: config.write_batch, counters: counters.clone() };
+        let thread = Thread {
+            connection,
+            clock,
+            replies,
+            batch: config.write_batch,
+            counters: counters.clone(),
+        };
         thread::Builder::new()
             .name("falaj-writer".to_owned())
             .spawn(move || thread.run(jobs))
@@ -94,7 +99,7 @@ impl Writer {
         T: Send + 'static,
     {
         let (caller, answered) = oneshot::channel();
-        let job = Box::new(Work { work: Some(work), result: None, caller });
+        let job = Box::new(Work { code: Some(work), result: None, caller });
         match tokio::time::timeout(QUEUE_WAIT, self.queue.send(job)).await {
             Err(_elapsed) => Err(Error::new(&code::OVERLOADED, "the write queue is full")
                 .retry_after(Duration::from_secs(1))),
