@@ -98,6 +98,9 @@ impl Call {
     }
 }
 
+/// How long a stream may be silent: a backup gathers its rows before it sends the next piece.
+const SILENCE: Duration = Duration::from_mins(5);
+
 impl Client {
     pub(crate) fn new(target: &Target, output: Output) -> Result<Self> {
         let base = connect::parse_url(&target.url)?;
@@ -108,7 +111,7 @@ impl Client {
             .user_agent(concat!("falaj/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
             .connect_timeout(target.timeout.min(Duration::from_secs(10)))
-            .read_timeout(target.timeout);
+            .read_timeout(target.timeout.max(SILENCE));
         builder = connect::trust(builder, &base, target.cacert.as_deref())?;
         let http = builder
             .build()

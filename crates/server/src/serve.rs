@@ -138,6 +138,9 @@ impl Server {
         tokio::join!(self.listener.serve(self.router, self.drain.clone()), stop);
         driver.finish(self.patience).await;
         self.services.flush().await;
+        if let Err(error) = self.services.db.scrub().await {
+            tracing::warn!(error = error.chain(), "the write-ahead log was not emptied");
+        }
         tracing::info!("stopped");
         drop(self.data_dir);
     }

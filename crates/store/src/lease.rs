@@ -69,6 +69,21 @@ impl Leases {
             .await
     }
 
+    /// Renews the lease for as long as this is polled; resolves only when it is lost. For use
+    /// beside the work it protects: whichever ends first ends both.
+    pub async fn keep(&self, lease: &Lease, length: Duration) -> Error {
+        loop {
+            tokio::time::sleep(length / 4).await;
+            match self.acquire(&lease.name, length).await {
+                Ok(Some(renewed)) if renewed.token == lease.token => {}
+                Ok(_) => return lease.lost(),
+                // The database may answer again before the lease is over.
+                Err(error) if self.db.now() >= lease.ends_at => return error,
+                Err(_) => {}
+            }
+        }
+    }
+
     /// Gives the lease back, so that another need not wait for its end.
     pub async fn release(&self, lease: &Lease) -> Result<()> {
         let lease = lease.clone();
@@ -94,7 +109,11 @@ impl Lease {
         )?;
         match held {
             Some(_) => Ok(()),
-            None => Err(Error::new(&code::CONFLICT, format!("lease {} was lost", self.name))),
+            None => Err(self.lost()),
         }
+    }
+
+    fn lost(&self) -> Error {
+        Error::new(&code::CONFLICT, format!("lease {} was lost", self.name))
     }
 }

@@ -38,6 +38,9 @@ const HEADER: &str = "\
 
 impl Init {
     pub(crate) fn run(self, ctx: &Context) -> Result<()> {
+        if let Some(folder) = self.out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(file_error("create", folder))?;
+        }
         make_private(&self.data_dir)?;
         let folder =
             fs::canonicalize(&self.data_dir).map_err(file_error("find", &self.data_dir))?;

@@ -17,8 +17,9 @@ use crate::output::progress::Progress;
 
 /// Restore a backup into an empty data directory or database
 ///
-/// Everything is verified before it counts: the digests of the file, the digest of every object,
-/// and the root of the audit log. A place that holds anything is refused.
+/// Everything is verified before it counts: every piece of the file is authentic, what it lists is
+/// there, and the whole audit log agrees with its signed root. A place that holds anything is
+/// refused. The variable `FALAJ_DATABASE_URL` keeps a password out of the process list.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     falaj restore --from falaj.backup --data-dir ./data --keyring ./keyring.json\n  \

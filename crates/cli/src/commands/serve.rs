@@ -88,6 +88,13 @@ fn welcome(started: &Started) -> String {
             token.expose()
         );
     }
+    // After a restore, or once the file was deleted as it should be, there is another way in.
+    if started.admin_token.is_none() && !started.admin_token_file.exists() {
+        text.push_str("\nSign in with: falaj login. Locked out? Stop the server and run:\n  ");
+        let _ = writeln!(text, "falaj token recover --data-dir {}", started.data_dir.display());
+        text.push_str("\nStop it with Ctrl-C.");
+        return text;
+    }
     let trust = started.certificate.as_ref().map(|path| path.display());
     let cacert = trust.as_ref().map_or_else(String::new, |path| format!(" --cacert {path}"));
     let _ = write!(

@@ -105,6 +105,7 @@ impl Keyring {
             })
             .await?;
         self.keys.forget(id);
+        self.db.scrub().await?;
         Ok(destroyed)
     }
 

@@ -53,12 +53,17 @@ pub async fn restore(config: &Config, from: &Path, progress: impl Fn(u64)) -> Re
         Ok(summary) => summary,
         Err(error) => {
             drop(db);
-            remove_empty(&location);
+            remove_failed(&location);
             return Err(error);
         }
     };
-    let audit_size = check(config, db, data_dir.path()).await?;
-    Ok(Restored { summary, audit_size })
+    match check(config, db, data_dir.path()).await {
+        Ok(audit_size) => Ok(Restored { summary, audit_size }),
+        Err(error) => {
+            remove_failed(&location);
+            Err(error)
+        }
+    }
 }
 
 /// Brings the schema up to date and reads the whole audit log against its checkpoint.
@@ -82,8 +87,8 @@ fn refuse_existing(location: &Location) -> Result<()> {
 }
 
 /// Takes away the database file that a failed restore made, so that the next try finds the place
-/// as empty as this one did. It holds no row: the restore is one transaction.
-fn remove_empty(location: &Location) {
+/// as empty as this one did.
+fn remove_failed(location: &Location) {
     if let Location::Sqlite(path) = location {
         for ending in ["db", "db-wal", "db-shm", "lock"] {
             let _ = std::fs::remove_file(path.with_extension(ending));

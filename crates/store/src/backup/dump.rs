@@ -62,19 +62,16 @@ impl Dump {
     /// `folder` first: a slow receiver must not hold the database's snapshot.
     pub async fn run(self, folder: &Path, sink: mpsc::Sender<Bytes>) -> Result<Summary> {
         let leases = Leases::new(self.db.clone(), format!("backup-{}", uuid::Uuid::now_v7()));
-        let mut hold = hold_collector(&leases).await?;
-        let result = self.run_held(folder, &sink, &leases, &mut hold).await;
+        let hold = hold_collector(&leases).await?;
+        let result = tokio::select! {
+            result = self.run_held(folder, &sink) => result,
+            lost = leases.keep(&hold, HOLD) => Err(lost),
+        };
         leases.release(&hold).await?;
         result
     }
 
-    async fn run_held(
-        &self,
-        folder: &Path,
-        sink: &mpsc::Sender<Bytes>,
-        leases: &Leases,
-        hold: &mut Lease,
-    ) -> Result<Summary> {
+    async fn run_held(&self, folder: &Path, sink: &mpsc::Sender<Bytes>) -> Result<Summary> {
         let key = DataKey::generate()?;
         let wrapped = self.keys.wrap(KEY_NAME, &key).await?;
         let header = Header::new(self.db.now(), self.version, &wrapped).encode()?;
@@ -93,9 +90,6 @@ impl Dump {
             let Some(last) = blobs.last() else { break };
             after = last.blob.to_string();
             for blob in blobs {
-                if hold.ends_at.since(self.db.now()) < HOLD / 2 {
-                    *hold = leases.acquire(DELETION_LEASE, HOLD).await?.ok_or_else(lost)?;
-                }
                 self.copy_blob(blob, &mut writer, sink).await?;
             }
         }
@@ -277,8 +271,4 @@ fn no_room(error: std::io::Error) -> Error {
     } else {
         Error::internal(error)
     }
-}
-
-fn lost() -> Error {
-    Error::new(&code::UNAVAILABLE, "the collector could not be held any longer; try again")
 }

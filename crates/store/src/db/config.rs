@@ -13,7 +13,8 @@ pub struct DatabaseConfig {
     /// A `postgres://user:password@host/database` URL. Empty means SQLite in the data directory.
     pub url: Secret,
     /// PEM file with the certificate authorities trusted for PostgreSQL; empty means the
-    /// system's. TLS is used unless the URL says `sslmode=disable`.
+    /// system's. TLS is demanded unless the server is on this machine or the URL says
+    /// otherwise with `sslmode`.
     pub ca_file: String,
     /// How many PostgreSQL connections to keep at most.
     #[schemars(range(min = 2, max = 1000))]

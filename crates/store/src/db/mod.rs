@@ -145,8 +145,9 @@ impl Db {
             control.batch(begin)?;
             let session = PgSession::new(&client, runtime);
             let mut tx = Tx::new(Engine::Postgres(session), &inner.clock, inner.replies.get());
-            let result = catch_unwind(AssertUnwindSafe(|| work(&mut tx)))
-                .unwrap_or_else(|_| Err(Error::internal("a transaction panicked")));
+            let result =
+                catch_unwind(AssertUnwindSafe(|| work(&mut tx).and_then(|value| tx.sound(value))))
+                    .unwrap_or_else(|_| Err(Error::internal("a transaction panicked")));
             match result {
                 Ok(value) => control.batch(end).map(|()| value),
                 Err(error) => {
@@ -155,6 +156,17 @@ impl Db {
                     Err(error)
                 }
             }
+        })
+        .await
+    }
+
+    /// Leaves no trace of what was deleted in the engine's own log, as far as that is ours to do:
+    /// PostgreSQL's log belongs to its operator.
+    pub async fn scrub(&self) -> Result<()> {
+        let inner = self.0.clone();
+        blocking(move || match &inner.engine {
+            EngineHandle::Sqlite(sqlite) => sqlite.empty_log(),
+            EngineHandle::Postgres(_) => Ok(()),
         })
         .await
     }

@@ -176,6 +176,15 @@ impl<'a> Tx<'a> {
         })
     }
 
+    /// Passes `value` on if every statement succeeded: code that swallows a failure must not be
+    /// told that its change was kept.
+    pub(super) fn sound<T>(&self, value: T) -> Result<T> {
+        if self.failed {
+            return Err(Error::internal("a transaction went on after a failed statement"));
+        }
+        Ok(value)
+    }
+
     fn run<T>(&mut self, statement: impl FnOnce(&mut Engine<'a>) -> Result<T>) -> Result<T> {
         if self.failed {
             return Err(Error::internal("a statement follows a failed one in its transaction"));

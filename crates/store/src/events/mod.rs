@@ -137,7 +137,9 @@ impl EventLog {
         self.db.commits()
     }
 
-    /// Deletes events older than `keep`, except those a subscription has not passed yet.
+    /// Deletes events older than `keep`, except those a subscription has not passed yet, and the
+    /// very last: numbering goes on after it, and a number used twice would be skipped by a
+    /// reader that has seen it.
     #[must_use]
     pub fn trimmer(&self, keep: Duration) -> Worker {
         let db = self.db.clone();
@@ -166,7 +168,10 @@ fn trim(tx: &mut Tx<'_>, keep: Duration) -> Result<()> {
     tx.execute(
         "DELETE FROM event WHERE at < $1 AND NOT EXISTS (
              SELECT 1 FROM subscription s
-             WHERE s.tx < event.tx OR (s.tx = event.tx AND s.seq < event.seq))",
+             WHERE s.tx < event.tx OR (s.tx = event.tx AND s.seq < event.seq))
+         AND EXISTS (
+             SELECT 1 FROM event later
+             WHERE later.tx > event.tx OR (later.tx = event.tx AND later.seq > event.seq))",
         &params![oldest],
     )
     .map(drop)

@@ -93,6 +93,9 @@ impl Cache {
     fn insert(&self, id: KeyId, key: DataKey) -> Arc<DataKey> {
         let (key, now) = (Arc::new(key), self.0.clock.now());
         let mut entries = lock(&self.0.entries);
+        // Keys that nobody asks for any more go when another one comes.
+        entries
+            .retain(|_, entry| now >= entry.fetched && now.since(entry.fetched) < self.0.lifetime);
         if entries.len() >= self.0.capacity && !entries.contains_key(&id) {
             let oldest = entries.iter().min_by_key(|(_, entry)| entry.fetched).map(|(id, _)| *id);
             oldest.map(|oldest| entries.remove(&oldest));

@@ -65,7 +65,23 @@ impl LocalKeyring {
             Some(roots) => roots,
             None => create(path)?,
         };
-        Ok(Self(Arc::new(Inner { path: path.to_owned(), roots: RwLock::new(roots) })))
+        Ok(Self::with(path, roots))
+    }
+
+    /// Reads the keyring that must be there: a new one could open nothing that exists.
+    pub fn open_existing(path: &Path) -> Result<Self> {
+        let roots = read(path)?.ok_or_else(|| {
+            let text = format!(
+                "there is no keyring at {}; without it nothing can be decrypted. Put back the copy",
+                path.display()
+            );
+            Error::new(&code::INVALID_CONFIG, text).at("keys.keyring")
+        })?;
+        Ok(Self::with(path, roots))
+    }
+
+    fn with(path: &Path, roots: Vec<Root>) -> Self {
+        Self(Arc::new(Inner { path: path.to_owned(), roots: RwLock::new(roots) }))
     }
 }
 

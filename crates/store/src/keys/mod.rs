@@ -74,7 +74,9 @@ impl Keys {
         let mut managers: BTreeMap<Name, Arc<dyn KeyManager>> = BTreeMap::new();
         for manager in config.managers() {
             let zone = manager.zone.clone();
-            let connected = connect(&manager, data_dir).await?;
+            let of = zone.clone();
+            let fresh = db.read(move |tx| row::none_in(tx, &of)).await?;
+            let connected = connect(&manager, data_dir, fresh).await?;
             if managers.insert(zone.clone(), connected).is_some() {
                 return Err(Error::new(
                     &code::INVALID_CONFIG,
@@ -159,9 +161,16 @@ impl Keys {
     }
 }
 
-async fn connect(config: &ManagerConfig, data_dir: &Path) -> Result<Arc<dyn KeyManager>> {
+/// Connects to a key manager. A keyring file is made only for a zone that has no key yet.
+async fn connect(
+    config: &ManagerConfig,
+    data_dir: &Path,
+    fresh: bool,
+) -> Result<Arc<dyn KeyManager>> {
+    let path = config.keyring_path(data_dir);
     Ok(match config.provider {
-        Provider::Local => Arc::new(LocalKeyring::open(&config.keyring_path(data_dir))?),
+        Provider::Local if fresh => Arc::new(LocalKeyring::open(&path)?),
+        Provider::Local => Arc::new(LocalKeyring::open_existing(&path)?),
         Provider::Transit => Arc::new(Transit::connect(&config.transit).await?),
     })
 }

@@ -22,5 +22,5 @@ pub async fn home_manager(config: &KeysConfig, data_dir: &Path) -> Result<Arc<dy
         let text = format!("zone `{}` has no key manager", config.zone);
         Error::new(&code::INVALID_CONFIG, text).at("keys")
     })?;
-    connect(home, data_dir).await
+    connect(home, data_dir, false).await
 }

@@ -258,3 +258,9 @@ fn parse(row: &Row) -> Result<KeyRow> {
     };
     Ok(KeyRow { info, wrapped })
 }
+
+/// Whether no key of this zone exists yet.
+pub(super) fn none_in(tx: &mut Tx<'_>, zone: &Name) -> Result<bool> {
+    let found = tx.query("SELECT id FROM tenant_key WHERE zone = $1 LIMIT 1", &params![zone])?;
+    Ok(found.is_empty())
+}

@@ -15,8 +15,7 @@ use crate::worker::Worker;
 /// Whoever holds this lease decides whether blobs are deleted: the collector while it runs, a
 /// backup while it reads them.
 pub(crate) const DELETION_LEASE: &str = "blob-deletion";
-/// How long a run may take before another may begin; a run that takes longer does no harm beside
-/// another collector, and a backup waits for less.
+/// How long the lease lasts unless renewed.
 const DELETION: Duration = Duration::from_mins(2);
 
 /// What one run did.
@@ -37,7 +36,10 @@ impl Objects {
         let Some(lease) = leases.acquire(DELETION_LEASE, DELETION).await? else {
             return Ok(Collected::default());
         };
-        let done = self.collect_held().await;
+        let done = tokio::select! {
+            done = self.collect_held() => done,
+            lost = leases.keep(&lease, DELETION) => Err(lost),
+        };
         leases.release(&lease).await?;
         done
     }

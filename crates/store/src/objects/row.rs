@@ -84,6 +84,15 @@ pub(super) fn attach(
     owner_kind: &'static str,
     owner: &str,
 ) -> Result<BlobId> {
+    // Holds the key's row until the commit: a destruction comes before, and is seen, or after.
+    let key_lives = tx.execute(
+        "UPDATE tenant_key SET state = state WHERE id = $1 AND state <> 'destroyed'",
+        &params![staged.key],
+    )?;
+    if key_lives == 0 {
+        let text = "the key of this upload was destroyed while it ran; send it again";
+        return Err(Error::new(&code::CONFLICT, text));
+    }
     let twin = tx.query(
         "SELECT id FROM blob WHERE key_id = $1 AND tag = $2 AND size = $3 AND root = $4
          AND state IN ('ready', 'unused') ORDER BY id LIMIT 1",

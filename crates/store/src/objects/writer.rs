@@ -49,9 +49,10 @@ impl BlobWriter {
         expected_len: Option<u64>,
         in_flight: usize,
     ) -> Self {
-        // A length known beforehand decides the part size: there is a limit on their number.
-        let needed = expected_len.map_or(0, |len| len.div_ceil(MAX_PARTS as u64 / 2));
-        let needed = usize::try_from(needed).unwrap_or(usize::MAX);
+        // Where the number of parts is limited, a length known beforehand decides their size.
+        let counted = matches!(root.leftovers, Leftovers::Parts(_));
+        let length = expected_len.filter(|_| counted).unwrap_or(0);
+        let needed = usize::try_from(length.div_ceil(MAX_PARTS as u64 / 2)).unwrap_or(usize::MAX);
         let part_size = root.part_size.max(needed);
         let location = root.location(tenant, blob);
         Self {

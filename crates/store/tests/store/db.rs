@@ -110,6 +110,12 @@ async fn nothing_follows_a_failed_statement() {
             tx.execute("INSERT INTO thing (id, name) VALUES (3, 'free')", &[])
         });
         assert_eq!(swallowed.await.unwrap_err().code(), &code::INTERNAL);
+        let silent = db.write(|tx| {
+            tx.execute("INSERT INTO thing (id, name) VALUES (4, 'fine')", &[])?;
+            let _ = tx.execute("INSERT INTO thing (id, name) VALUES (5, 'taken')", &[]);
+            Ok(())
+        });
+        assert_eq!(silent.await.unwrap_err().code(), &code::INTERNAL);
         assert_eq!(count(&db).await, 1);
     })
     .await;

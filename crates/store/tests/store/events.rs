@@ -170,6 +170,16 @@ async fn trimming_spares_what_a_subscription_still_needs() {
         clock.advance(Duration::from_hours(48));
         log.trimmer(Duration::from_hours(24)).run().await.unwrap();
         assert_eq!(all(&db).await, [2, 3]);
+
+        // With nobody left to read, all go but the last, after which numbering continues.
+        db.write(|tx| Subscriptions::delete(tx, "slow")).await.unwrap();
+        log.trimmer(Duration::from_hours(24)).run().await.unwrap();
+        let end = log.end().await.unwrap();
+        assert_eq!(all(&db).await, [3]);
+        make(&db, 4).await;
+        settle(&db).await;
+        let news = log.read(end, Filter::default(), 10).await.unwrap();
+        assert_eq!(news.len(), 1, "a cursor from before the trimming still sees what follows");
     })
     .await;
 }

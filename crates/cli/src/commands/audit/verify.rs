@@ -51,7 +51,9 @@ impl Verify {
             Ok(proven) => {
                 let proven = serde_json::to_value(&proven)
                     .map_err(|error| Failure::failed(error.to_string()))?;
-                ctx.output.say("the log is whole: nothing was changed, removed or inserted");
+                ctx.output.say(
+                    "what the checkpoint signs is whole: nothing was changed, removed or inserted",
+                );
                 ctx.output.record(&proven, PROVEN)
             }
             Err(fault) => {

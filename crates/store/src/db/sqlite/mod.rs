@@ -8,7 +8,7 @@ mod writer;
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use falaj_base::{Clock, Error, Result, code};
@@ -29,6 +29,7 @@ const STATEMENT_CACHE: usize = 256;
 pub(super) struct Sqlite {
     pub(super) writer: Writer,
     pub(super) readers: Readers,
+    path: PathBuf,
     /// Held while the store is open: a second server on the same file would break group commit.
     _lock: File,
 }
@@ -48,8 +49,18 @@ impl Sqlite {
         Ok(Self {
             writer: Writer::start(connection, config, clock.clone(), replies)?,
             readers: Readers::new(readers),
+            path: path.to_owned(),
             _lock: lock,
         })
+    }
+
+    /// Moves everything from the write-ahead log into the database file and empties the log, so
+    /// that what was deleted is in neither.
+    pub(super) fn empty_log(&self) -> Result<()> {
+        let connection = Connection::open(&self.path).map_err(translate)?;
+        connection
+            .execute_batch("PRAGMA busy_timeout = 5000; PRAGMA wal_checkpoint(TRUNCATE);")
+            .map_err(translate)
     }
 }
 

@@ -43,7 +43,7 @@ where
     T: Send,
 {
     fn run(&mut self, tx: &mut Tx<'_>) -> bool {
-        self.result = self.code.take().map(|code| code(tx));
+        self.result = self.code.take().map(|code| code(tx).and_then(|value| tx.sound(value)));
         matches!(self.result, Some(Ok(_)))
     }
 
