@@ -15,6 +15,7 @@ pub mod authz;
 pub mod epoch;
 pub mod identity;
 pub mod keyring;
+mod listing;
 pub mod residency;
 pub mod tenancy;
 mod text;

@@ -268,7 +268,7 @@ impl Audit {
     /// The part of the log that belongs to a tenant, by name or id.
     async fn part_of(&self, ctx: &Ctx, action: &'static Action, text: &str) -> Result<Resource> {
         if let Some(tenant) = self.tenant_id(text).await? {
-            return Ok(part(tenant));
+            return Ok(part(tenant).shown_as(text));
         }
         let unknown = Resource::new("audit", text, Scope::Platform);
         ctx.authorize(action, &unknown).await?;

@@ -17,9 +17,10 @@ use super::gate::reason;
 use super::matrix::{MatrixRow, matrix};
 use super::place::Place;
 use super::question::{Question, Situation};
-use super::service::{Authz, visible};
+use super::service::Authz;
 use super::{store, upload};
 use crate::epoch::Epoch;
+use crate::listing::visible;
 
 /// What is asked of the policies, and about whom.
 #[derive(Clone, Debug)]

@@ -23,9 +23,7 @@ use super::gate::{CedarGate, knows};
 use super::place::Place;
 use super::store;
 use crate::epoch::Epoch;
-
-/// How many rows one request for a list looks at before it hands out a shorter page.
-const SCANNED: usize = 20_000;
+use crate::listing::visible;
 
 /// Roles and policies.
 #[derive(Debug)]
@@ -362,31 +360,5 @@ fn held_already(error: Error, what: impl std::fmt::Display) -> Error {
         Error::already_exists("the binding", what)
     } else {
         error
-    }
-}
-
-/// Reads on until the page is full, the rows are at an end, or enough were looked at.
-pub(super) fn visible<T>(
-    limit: usize,
-    start: &str,
-    mut fetch: impl FnMut(&str, usize) -> Result<Vec<T>>,
-    allowed: impl Fn(&T) -> bool,
-    key: impl Fn(&T) -> String,
-) -> Result<Page<T>> {
-    let (mut items, mut after, mut scanned) = (Vec::new(), start.to_owned(), 0);
-    loop {
-        let batch = fetch(&after, limit + 1)?;
-        let at_end = batch.len() <= limit;
-        scanned += batch.len();
-        if let Some(last) = batch.last() {
-            after = key(last);
-        }
-        items.extend(batch.into_iter().filter(&allowed));
-        if at_end || items.len() > limit {
-            return Ok(Page::cut(items, limit, key));
-        }
-        if scanned >= SCANNED {
-            return Ok(Page { items, next_page_token: Some(after) });
-        }
     }
 }

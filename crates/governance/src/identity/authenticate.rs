@@ -2,12 +2,15 @@
 //!
 //! Must hold:
 //! - Every refusal reads the same; the reason is on the audit log alone.
-//! - A source that keeps failing is made to wait before any work is done for it, but a credential
-//!   that was found good a moment ago still works from there.
+//! - A source that keeps failing is made to wait, but a good token, session or JWT still works from
+//!   there: others may share its address, and none of these can be guessed. A password can be, and
+//!   costs a slow hash, so its attempt is counted before the work and paid back when it succeeds:
+//!   breaking off the request does not make a guess free.
 //! - If something of ours fails, the answer is that it failed, never a principal.
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use falaj_base::{
     AuthMethod, Clock, Error, Principal, RequestInfo, Result, Secret, SessionId, Timestamp,
@@ -126,11 +129,7 @@ impl Authenticator {
         let found = if let Some(found) = self.cache.get(&key, epoch, now) {
             found
         } else {
-            self.may_try(request)?;
-            let (found, end) = self
-                .look_up(credential, request)
-                .await
-                .map_err(|denied| self.deny(denied, claimed(credential), request))?;
+            let (found, end) = self.look_up(credential, request).await?;
             self.cache.put(key, epoch, found.clone(), now, end);
             found
         };
@@ -145,10 +144,7 @@ impl Authenticator {
 
     /// Turns away a source that has failed too often.
     pub(super) fn may_try(&self, request: &RequestInfo) -> Result<()> {
-        self.failures.check(request.source).map_err(|wait| {
-            Error::new(&code::RATE_LIMITED, "too many failed sign-ins from this address")
-                .retry_after(wait)
-        })
+        self.failures.check(request.source).map_err(too_many)
     }
 
     /// What the caller reads instead of a principal.
@@ -162,10 +158,17 @@ impl Authenticator {
     fn refuse(&self, refusal: Refusal, claimed: &str, request: &RequestInfo) -> Error {
         // Coming without a credential is not guessing one.
         let counter = if refusal == Refusal::Missing { &self.strangers } else { &self.failures };
-        if counter.failed(request.source) {
-            let now = self.clock.now();
-            self.log.note(AuditEntry::unauthenticated(request, claimed, now, refusal.as_str()));
+        match counter.draw(request.source) {
+            Ok(()) => self.refused(refusal, claimed, request),
+            Err(_) if refusal == Refusal::Missing => unauthenticated(),
+            Err(wait) => too_many(wait),
         }
+    }
+
+    /// Puts a failure that has been counted on the audit log.
+    fn refused(&self, refusal: Refusal, claimed: &str, request: &RequestInfo) -> Error {
+        let now = self.clock.now();
+        self.log.note(AuditEntry::unauthenticated(request, claimed, now, refusal.as_str()));
         unauthenticated()
     }
 
@@ -181,20 +184,28 @@ impl Authenticator {
         self.pepper.fingerprint(kind, parts)
     }
 
-    async fn look_up(
-        &self,
-        credential: &Credential,
-        request: &RequestInfo,
-    ) -> Result<Proof, Denied> {
-        match credential {
+    async fn look_up(&self, credential: &Credential, request: &RequestInfo) -> Result<Proof> {
+        let proof = match credential {
             Credential::Token(text) => self.by_token(text).await,
-            Credential::Password { user, password } => self.by_password(user, password).await,
             Credential::Session(text) => self.by_session(text).await,
-            Credential::Jwt(text) => {
-                let (provider, subject) = self.providers.bearer(text.expose()).await?;
-                self.by_subject(provider, subject, request).await
+            Credential::Jwt(text) => self.by_jwt(text, request).await,
+            Credential::Password { user, password } => {
+                self.failures.draw(request.source).map_err(too_many)?;
+                let proof = self.by_password(user, password).await;
+                if let Err(Denied::Refused(refusal)) = proof {
+                    // Already counted; what is left is to say so.
+                    return Err(self.refused(refusal, &claimed(credential), request));
+                }
+                self.failures.refund(request.source);
+                proof
             }
-        }
+        };
+        proof.map_err(|denied| self.deny(denied, claimed(credential), request))
+    }
+
+    async fn by_jwt(&self, text: &Secret, request: &RequestInfo) -> Result<Proof, Denied> {
+        let (provider, subject) = self.providers.bearer(text.expose()).await?;
+        self.by_subject(provider, subject, request).await
     }
 
     async fn by_token(&self, text: &TokenText) -> Result<Proof, Denied> {
@@ -307,6 +318,10 @@ pub(super) fn principal(tx: &mut Tx<'_>, account: &Account, proven: Proven) -> R
         method,
         mfa,
     })
+}
+
+fn too_many(wait: Duration) -> Error {
+    Error::new(&code::RATE_LIMITED, "too many failed sign-ins from this address").retry_after(wait)
 }
 
 fn enabled(account: Option<&Account>) -> Result<(), Refusal> {

@@ -1,7 +1,8 @@
 //! How often a source may fail: a token bucket per source, in a table of bounded size.
 //!
-//! Success costs nothing; only failures draw from the bucket. A flood of sources cannot grow the
-//! table: the ones that have recovered, then the ones that failed longest ago, are forgotten.
+//! Only failures cost: what is drawn before costly work is paid back when the work succeeds, so
+//! that work which is broken off counts as a failure. A flood of sources cannot grow the table: the
+//! ones that have recovered, then the ones that failed longest ago, are forgotten.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -52,17 +53,11 @@ impl FailureLimiter {
         let now = self.clock.now();
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(bucket) = sources.get(&source(address)) else { return Ok(()) };
-        let left = self.refilled(bucket, now);
-        if left >= 1.0 {
-            return Ok(());
-        }
-        let seconds = (1.0 - left) / self.per_second();
-        Err(Duration::from_secs_f64(seconds.clamp(1.0, 3600.0)))
+        self.granted(self.refilled(bucket, now))
     }
 
-    /// Notes a failure. Returns false if the source had none left, so that what it causes
-    /// (an audit entry) can be bounded too.
-    pub(super) fn failed(&self, address: Option<IpAddr>) -> bool {
+    /// Takes one failure from the source; if it has none left, says how long it must wait.
+    pub(super) fn draw(&self, address: Option<IpAddr>) -> Result<(), Duration> {
         let now = self.clock.now();
         let key = source(address);
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,8 +67,25 @@ impl FailureLimiter {
         let full = Bucket { left: f64::from(self.config.burst), at: now };
         let bucket = sources.entry(key).or_insert(full);
         let left = self.refilled(bucket, now);
-        *bucket = Bucket { left: (left - 1.0).max(0.0), at: now };
-        left >= 1.0
+        self.granted(left)?;
+        *bucket = Bucket { left: left - 1.0, at: now };
+        Ok(())
+    }
+
+    /// Pays back what was drawn for something that turned out to be no failure.
+    pub(super) fn refund(&self, address: Option<IpAddr>) {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bucket) = sources.get_mut(&source(address)) {
+            bucket.left = (bucket.left + 1.0).min(f64::from(self.config.burst));
+        }
+    }
+
+    fn granted(&self, left: f64) -> Result<(), Duration> {
+        if left >= 1.0 {
+            return Ok(());
+        }
+        let seconds = (1.0 - left) / self.per_second();
+        Err(Duration::from_secs_f64(seconds.clamp(1.0, 3600.0)))
     }
 
     fn per_second(&self) -> f64 {
@@ -122,14 +134,30 @@ mod tests {
         let (limiter, clock) = limiter(3, 6, 100);
         for _ in 0..3 {
             assert!(limiter.check(ip("192.0.2.1")).is_ok());
-            assert!(limiter.failed(ip("192.0.2.1")));
+            assert!(limiter.draw(ip("192.0.2.1")).is_ok());
         }
         assert_eq!(limiter.check(ip("192.0.2.1")), Err(Duration::from_secs(10)));
-        assert!(!limiter.failed(ip("192.0.2.1")));
+        assert_eq!(limiter.draw(ip("192.0.2.1")), Err(Duration::from_secs(10)));
         assert!(limiter.check(ip("192.0.2.2")).is_ok());
         assert!(limiter.check(None).is_ok());
         clock.advance(Duration::from_secs(10));
         assert!(limiter.check(ip("192.0.2.1")).is_ok());
+    }
+
+    #[test]
+    fn what_is_paid_back_can_be_drawn_again_and_no_more_than_that() {
+        let (limiter, _) = limiter(2, 6, 100);
+        let here = ip("192.0.2.1");
+        limiter.refund(here);
+        for _ in 0..5 {
+            assert!(limiter.draw(here).is_ok());
+            limiter.refund(here);
+            limiter.refund(here);
+        }
+        assert!(limiter.draw(here).is_ok() && limiter.draw(here).is_ok());
+        assert!(limiter.draw(here).is_err());
+        limiter.refund(here);
+        assert!(limiter.check(here).is_ok());
     }
 
     #[test]
@@ -147,7 +175,7 @@ mod tests {
         ) {
             let (limiter, clock) = limiter(2, 1, max);
             for address in addresses {
-                limiter.failed(Some(IpAddr::from(address.to_be_bytes())));
+                let _ = limiter.draw(Some(IpAddr::from(address.to_be_bytes())));
                 clock.advance(Duration::from_micros(7));
                 prop_assert!(limiter.sources.lock().unwrap().len() <= max);
             }

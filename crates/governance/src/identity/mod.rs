@@ -41,6 +41,8 @@ pub mod service;
 pub mod session;
 mod sign_in;
 mod store;
+#[cfg(test)]
+mod tests;
 pub mod token;
 mod uses;
 pub mod worker;

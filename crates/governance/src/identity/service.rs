@@ -2,8 +2,11 @@
 //!
 //! Must hold:
 //! - A tenant's admin deals with the principals of that tenant; those of others do not exist.
-//! - Whatever takes rights away (disabling, a new password, removal) ends tokens and sessions in
-//!   the same transaction, and moves the epoch so that no cache outlives it.
+//! - Whatever takes rights away moves the epoch in the same transaction, so that no cache outlives
+//!   it, and ends the sessions. Removal takes every token along; a new password revokes the tokens
+//!   that came from signing in, and leaves those that were asked for by name. Disabling revokes no
+//!   token: none is taken while its owner is disabled, and those that remain work again once it is
+//!   enabled.
 //! - One enabled platform admin always remains.
 //!
 //! Making an account changes nothing that any cache could hold, so it does not move the epoch.

@@ -14,13 +14,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::actions::{SELF_SIGN_IN, SELF_SIGN_OUT};
-use super::authenticate::Authenticator;
+use super::authenticate::{Authenticator, Proven, principal};
 use super::cache::Found;
 use super::credential::Credential;
 use super::oidc::flow::{Callback, Started};
 use super::principal::home_scope;
 use super::refusal::{Refusal, unauthenticated};
 use super::session::{self, cookie};
+use super::store;
 use super::token::text::TokenText;
 use super::token::{self, Origin, Token, expose, sign_in_scope};
 use crate::epoch::Epoch;
@@ -230,16 +231,24 @@ impl Authenticator {
         Ok(cookie::set(cookie::SESSION, &text))
     }
 
-    /// Ends the browser's session, if it has one. Whatever it had, it has none afterwards.
+    /// Ends the browser's session, if it has one. Whatever it had, it has none afterwards: the
+    /// cookie alone says which session that is, even if the request offers something else besides
+    /// or the session would no longer be taken as proof. What fails on our side is an error, since
+    /// the session may then still work.
     pub(super) async fn sign_out(&self, headers: &HeaderMap, request: &RequestInfo) -> Result<()> {
         let text = match cookie::read(headers, cookie::SESSION) {
             Ok(Some(text)) => Secret::new(text),
             Ok(None) => return Ok(()),
             Err(_) => return Err(unauthenticated()),
         };
-        let Ok(credential) = Credential::of(headers) else { return Ok(()) };
-        let Ok(found) = self.prove(&credential, request).await else { return Ok(()) };
-        let (ctx, resource) = own(&found.principal, request, &SELF_SIGN_OUT).await?;
+        let cookie = text.clone();
+        let read = move |tx: &mut Tx<'_>| {
+            let Some(session) = session::find(tx, cookie.expose())? else { return Ok(None) };
+            let Some(account) = store::by_id(tx, session.principal)? else { return Ok(None) };
+            principal(tx, &account, Proven::Session(session)).map(Some)
+        };
+        let Some(principal) = self.db.read(read).await? else { return Ok(()) };
+        let (ctx, resource) = own(&Arc::new(principal), request, &SELF_SIGN_OUT).await?;
         let write = move |tx: &mut Tx<'_>| {
             let moved = Epoch::bump(tx)?;
             session::close(tx, text.expose())?;

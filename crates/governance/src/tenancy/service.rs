@@ -13,6 +13,7 @@ use super::{
     TENANT_READ, TENANT_UPDATE, store,
 };
 use crate::epoch::Epoch;
+use crate::listing::visible;
 use crate::residency::Residency;
 use crate::{authz, identity};
 
@@ -85,19 +86,20 @@ impl Tenancy {
     }
 
     pub async fn update_tenant(&self, ctx: &Ctx, name: Name, patch: TenantPatch) -> Result<Tenant> {
-        let old = self.tenant(ctx, &name).await?;
-        let resource = old.resource();
+        let resource = self.tenant(ctx, &name).await?.resource();
         ctx.authorize(&TENANT_UPDATE, &resource).await?;
-        let mut tenant = old.clone();
-        if patch.display_name.is_some() {
-            tenant.display_name = patch.display_name;
-        }
-        if let Some(zones) = patch.allowed_zones {
-            tenant.allowed_zones = with_home(zones, &tenant.zone);
-        }
         let ctx = ctx.clone();
         self.db
             .write(move |tx| {
+                // Read again under the lock: two patches of different fields must both stay.
+                let old = locked_tenant(tx, &name)?;
+                let mut tenant = old.clone();
+                if patch.display_name.is_some() {
+                    tenant.display_name = patch.display_name;
+                }
+                if let Some(zones) = patch.allowed_zones {
+                    tenant.allowed_zones = with_home(zones, &tenant.zone);
+                }
                 require_zones(tx, &tenant)?;
                 refuse_stranded(tx, &tenant)?;
                 store::update_tenant(tx, &tenant)?;
@@ -121,6 +123,7 @@ impl Tenancy {
         let moved = self
             .db
             .write(move |tx| {
+                let moved = Epoch::bump(tx)?;
                 identity::forget_tenant(tx, tenant.id)?;
                 authz::forget_tenant(tx, tenant.id)?;
                 store::delete_tenant(tx, tenant.id)
@@ -129,7 +132,7 @@ impl Tenancy {
                     .event("tenant.deleted", &tenant)
                     .before(&tenant);
                 tx.record(&ctx, change)?;
-                Epoch::bump(tx)
+                Ok(moved)
             })
             .await?;
         self.epoch.publish(moved);
@@ -142,14 +145,13 @@ impl Tenancy {
         let ctx = ctx.clone();
         self.db
             .read(move |tx| {
-                let visible = visible(
+                visible(
                     limit,
                     query.after(),
                     |after, count| store::list_tenants(tx, after, count),
                     |tenant| ctx.allows(&TENANT_READ, &tenant.resource()),
                     |tenant| tenant.name.to_string(),
-                )?;
-                Ok(Page::cut(visible, limit, |tenant| tenant.name.to_string()))
+                )
             })
             .await
     }
@@ -180,6 +182,7 @@ impl Tenancy {
         let ctx = ctx.clone();
         self.db
             .write(move |tx| {
+                let tenant = locked_tenant(tx, &tenant.name)?;
                 require_allowed(&tenant, &project.zone)?;
                 Residency::require(tx, &tenant.zone, &project.zone)?;
                 store::insert_project(tx, &project)?;
@@ -200,19 +203,21 @@ impl Tenancy {
         name: Name,
         patch: ProjectPatch,
     ) -> Result<Project> {
-        let old = self.project(ctx, &tenant, &name).await?;
-        let resource = old.resource();
+        let resource = self.project(ctx, &tenant, &name).await?.resource();
         ctx.authorize(&PROJECT_UPDATE, &resource).await?;
-        let project = Project {
-            display_name: patch.display_name.or_else(|| old.display_name.clone()),
-            classification: patch.classification.or_else(|| old.classification.clone()),
-            purpose: patch.purpose.or_else(|| old.purpose.clone()),
-            tags: patch.tags.unwrap_or_else(|| old.tags.clone()),
-            ..old.clone()
-        };
         let ctx = ctx.clone();
         self.db
             .write(move |tx| {
+                locked_tenant(tx, &tenant)?;
+                let old = store::find_project(tx, &tenant, &name)?
+                    .ok_or_else(|| Error::not_found("project", resource.shown()))?;
+                let project = Project {
+                    display_name: patch.display_name.or_else(|| old.display_name.clone()),
+                    classification: patch.classification.or_else(|| old.classification.clone()),
+                    purpose: patch.purpose.or_else(|| old.purpose.clone()),
+                    tags: patch.tags.unwrap_or_else(|| old.tags.clone()),
+                    ..old.clone()
+                };
                 store::update_project(tx, &project)?;
                 let change = Change::new(&PROJECT_UPDATE, &resource)
                     .event("project.updated", &project)
@@ -232,6 +237,7 @@ impl Tenancy {
         let moved = self
             .db
             .write(move |tx| {
+                let moved = Epoch::bump(tx)?;
                 identity::forget_project(tx, project.id)?;
                 authz::forget_project(tx, project.id)?;
                 store::delete_project(tx, &project)
@@ -240,7 +246,7 @@ impl Tenancy {
                     .event("project.deleted", &project)
                     .before(&project);
                 tx.record(&ctx, change)?;
-                Epoch::bump(tx)
+                Ok(moved)
             })
             .await?;
         self.epoch.publish(moved);
@@ -259,14 +265,13 @@ impl Tenancy {
         let ctx = ctx.clone();
         self.db
             .read(move |tx| {
-                let visible = visible(
+                visible(
                     limit,
                     query.after(),
                     |after, count| store::list_projects(tx, tenant.id, after, count),
                     |project| ctx.allows(&PROJECT_READ, &project.resource()),
                     |project| project.name.to_string(),
-                )?;
-                Ok(Page::cut(visible, limit, |project| project.name.to_string()))
+                )
             })
             .await
     }
@@ -309,27 +314,10 @@ async fn see<T>(
     }
 }
 
-/// Reads on, page by page, until `limit` + 1 items that the caller may see are found.
-fn visible<T>(
-    limit: usize,
-    start: &str,
-    mut fetch: impl FnMut(&str, usize) -> Result<Vec<T>>,
-    allowed: impl Fn(&T) -> bool,
-    key: impl Fn(&T) -> String,
-) -> Result<Vec<T>> {
-    let mut seen = Vec::new();
-    let mut after = start.to_owned();
-    loop {
-        let batch = fetch(&after, limit + 1)?;
-        let last_batch = batch.len() <= limit;
-        if let Some(last) = batch.last() {
-            after = key(last);
-        }
-        seen.extend(batch.into_iter().filter(&allowed));
-        if last_batch || seen.len() > limit {
-            return Ok(seen);
-        }
-    }
+/// The tenant as it is now, with every other change of it and of its projects kept waiting.
+fn locked_tenant(tx: &mut Tx<'_>, name: &Name) -> Result<Tenant> {
+    tx.lock(&format!("tenant/{name}"))?;
+    store::find_tenant(tx, name)?.ok_or_else(|| Error::not_found("tenant", name))
 }
 
 /// A tenant's own zone is always among those it allows.

@@ -30,8 +30,11 @@ pub static ACTIONS: &[&Action] = &[&EVENT_READ, &SUBSCRIPTION_READ, &SUBSCRIPTIO
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EventsConfig {
-    /// How long events are kept; those a subscription has not passed are kept beyond it.
+    /// How long events are kept; those a subscription has not passed are kept four times as long.
     pub retention: HumanDuration,
+    /// How many subscriptions a tenant may have, and how many the platform.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_subscriptions: usize,
     /// How many live streams are served at once.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_streams: usize,
@@ -39,6 +42,10 @@ pub struct EventsConfig {
 
 impl Default for EventsConfig {
     fn default() -> Self {
-        Self { retention: HumanDuration::from(Duration::from_hours(24 * 30)), max_streams: 256 }
+        Self {
+            retention: HumanDuration::from(Duration::from_hours(24 * 30)),
+            max_subscriptions: 100,
+            max_streams: 256,
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use falaj_base::{Ctx, Error, Name, Resource, Result, Scope};
+use falaj_base::{Ctx, Error, Name, Resource, Result, Scope, code};
 use falaj_governance::epoch::Epoch;
 use falaj_governance::tenancy::Tenancy;
 use falaj_store::db::Db;
@@ -12,6 +12,9 @@ use falaj_store::worker::Worker;
 use tokio::sync::Semaphore;
 
 use super::{EVENT_READ, EventsConfig, SUBSCRIPTION_READ, SUBSCRIPTION_WRITE};
+
+/// The longest prefix of a type to filter by.
+const MAX_KIND: usize = 128;
 
 /// The events of this platform, as callers may see them.
 #[derive(Clone, Debug)]
@@ -46,6 +49,10 @@ impl Events {
 
     /// Turns what a caller wants into a filter; a tenant it names must be one it may see.
     pub async fn filter(&self, ctx: &Ctx, tenant: Option<&Name>, kind: String) -> Result<Filter> {
+        if kind.len() > MAX_KIND {
+            let allowed = format!("the beginning of an event type, at most {MAX_KIND} characters");
+            return Err(Error::invalid("type", kind, allowed));
+        }
         let tenant = match tenant {
             Some(name) => Some(self.tenancy.tenant(ctx, name).await?.id),
             None => None,
@@ -86,9 +93,16 @@ impl Events {
         let resource = place(&filter, name);
         ctx.authorize(&SUBSCRIPTION_WRITE, &resource).await?;
         let start = if from_start { Cursor::START } else { self.log.end().await? };
-        let ctx = ctx.clone();
+        let (ctx, most) = (ctx.clone(), self.config.max_subscriptions);
         self.db
             .write(move |tx| {
+                tx.lock("subscriptions")?;
+                if Subscriptions::find(tx, &key)?.is_none()
+                    && Subscriptions::count(tx, filter.tenant)? >= most
+                {
+                    let text = format!("there are {most} subscriptions, and no more are allowed");
+                    return Err(Error::new(&code::CONFLICT, text));
+                }
                 let subscription = Subscriptions::ensure(tx, &key, &filter, start)?;
                 tx.record(&ctx, Change::new(&SUBSCRIPTION_WRITE, &resource))?;
                 Ok(subscription)

@@ -17,6 +17,9 @@ use crate::http::Drain;
 
 /// How many events are read at a time.
 const BATCH: usize = 100;
+/// How long one stream lasts. The client comes back with the id it saw last, and with a credential
+/// that is looked at again: one that has run out by then gets no further.
+const LIFETIME: Duration = Duration::from_mins(1);
 /// A comment keeps proxies from closing a quiet stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -28,6 +31,7 @@ struct Follower {
     news: watch::Receiver<u64>,
     /// The rights this stream was opened under.
     epoch: u64,
+    opened: tokio::time::Instant,
     last_sent: tokio::time::Instant,
     drain: Drain,
     _place: OwnedSemaphorePermit,
@@ -47,6 +51,7 @@ pub(super) fn follow(
     let follower = Follower {
         news: events.log.watch(),
         epoch: events.epoch.current(),
+        opened: tokio::time::Instant::now(),
         last_sent: tokio::time::Instant::now(),
         events,
         ctx,
@@ -67,10 +72,11 @@ fn frames(follower: Follower) -> impl Stream<Item = Result<Bytes, Infallible>> {
 }
 
 impl Follower {
-    /// The next thing to send; `None` ends the stream: rights changed, or the server is stopping.
+    /// The next thing to send; `None` ends the stream: rights changed, its time is over, or the
+    /// server is stopping.
     async fn next_frame(&mut self) -> Option<Bytes> {
         loop {
-            if self.events.epoch.current() != self.epoch {
+            if self.events.epoch.current() != self.epoch || self.opened.elapsed() >= LIFETIME {
                 return None;
             }
             let read = self.events.read(&self.ctx, self.cursor, self.filter.clone(), BATCH).await;

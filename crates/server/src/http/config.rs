@@ -104,6 +104,9 @@ pub struct LimitsConfig {
     pub max_decompressed_size: ByteSize,
     /// Bytes of request bodies held in memory at most, all requests together.
     pub max_buffered_size: ByteSize,
+    /// Bytes of a request body at most on a route that asks for no credential (sign-in), both as
+    /// they travel and once decompressed.
+    pub max_public_body_size: ByteSize,
     /// How long the server waits for a slow body before the rate below is demanded.
     pub body_grace: HumanDuration,
     /// Bytes a second that a body must bring on average while the server waits for it.
@@ -111,6 +114,10 @@ pub struct LimitsConfig {
     /// Requests worked on at once at most.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_in_flight: usize,
+    /// Requests worked on at once at most on routes that ask for no credential (sign-in). They
+    /// never use the slots of other requests.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_public_in_flight: usize,
     /// Requests that may wait for their turn.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub max_queued: usize,
@@ -123,6 +130,8 @@ pub struct LimitsConfig {
     pub default_deadline: HumanDuration,
     /// The latest deadline a request may ask for; a later one is cut to this.
     pub max_deadline: HumanDuration,
+    /// Deadline of a request to a route that asks for no credential; it may only ask for less.
+    pub public_deadline: HumanDuration,
     /// Requests a second, on average, from one principal.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub requests_per_second: u32,
@@ -143,14 +152,17 @@ impl Default for LimitsConfig {
             max_body_size: ByteSize::mib(4),
             max_decompressed_size: ByteSize::mib(16),
             max_buffered_size: ByteSize::mib(256),
+            max_public_body_size: ByteSize::kib(16),
             body_grace: HumanDuration::from_secs(15),
             min_body_rate: ByteSize::from_bytes(500),
             max_in_flight: 512,
+            max_public_in_flight: 64,
             max_queued: 1024,
             max_queue_wait: HumanDuration::from_millis(40),
             max_streams: 512,
             default_deadline: HumanDuration::from_secs(30),
             max_deadline: HumanDuration::from_mins(10),
+            public_deadline: HumanDuration::from_secs(15),
             requests_per_second: 2000,
             request_burst: 4000,
             max_tracked_principals: 16_384,
@@ -164,6 +176,9 @@ impl LimitsConfig {
         // The HTTP/1 reader needs room for one head of this size.
         at_least("limits.max_header_size", self.max_header_size, ByteSize::kib(8))?;
         at_least("limits.max_uri_size", self.max_uri_size, ByteSize::from_bytes(256))?;
+        // A name, a password and the form around them.
+        at_least("limits.max_public_body_size", self.max_public_body_size, ByteSize::kib(1))?;
+        at_least("limits.max_buffered_size", self.max_buffered_size, self.max_public_body_size)?;
         at_least("limits.max_buffered_size", self.max_buffered_size, self.max_decompressed_size)?;
         at_least("limits.min_body_rate", self.min_body_rate, ByteSize::from_bytes(1))
     }

@@ -11,6 +11,7 @@ mod grpc;
 mod limits;
 mod platform;
 mod port;
+mod public;
 mod repeated;
 mod slow;
 mod start;

@@ -29,6 +29,10 @@ pub static MIGRATIONS: &[Migration] = &[Migration {
             seq INTEGER NOT NULL, created_at INTEGER NOT NULL, moved_at INTEGER NOT NULL);",
 }];
 
+/// How many times longer an event is kept for a subscription that has not passed it: one that
+/// nobody reads any more must not keep the whole log for ever.
+const WAIT_FOR_SUBSCRIBERS: u32 = 4;
+
 /// The most events one read gives.
 pub const MAX_BATCH: usize = 1000;
 
@@ -164,15 +168,15 @@ fn read_after(tx: &mut Tx<'_>, after: Cursor, filter: &Filter, limit: usize) -> 
 }
 
 fn trim(tx: &mut Tx<'_>, keep: Duration) -> Result<()> {
-    let oldest = tx.now() - keep;
+    let (oldest, at_all) = (tx.now() - keep, tx.now() - keep * WAIT_FOR_SUBSCRIBERS);
     tx.execute(
-        "DELETE FROM event WHERE at < $1 AND NOT EXISTS (
+        "DELETE FROM event WHERE at < $1 AND (at < $2 OR NOT EXISTS (
              SELECT 1 FROM subscription s
-             WHERE s.tx < event.tx OR (s.tx = event.tx AND s.seq < event.seq))
+             WHERE s.tx < event.tx OR (s.tx = event.tx AND s.seq < event.seq)))
          AND EXISTS (
              SELECT 1 FROM event later
              WHERE later.tx > event.tx OR (later.tx = event.tx AND later.seq > event.seq))",
-        &params![oldest],
+        &params![oldest, at_all],
     )
     .map(drop)
 }

@@ -70,6 +70,13 @@ impl Subscriptions {
         tx.query_opt(&sql, &params![name])?.as_ref().map(Subscription::from_row).transpose()
     }
 
+    /// How many there are of a tenant, or of the platform itself.
+    pub fn count(tx: &mut Tx<'_>, tenant: Option<TenantId>) -> Result<usize> {
+        let of = tenant.map(|tenant| tenant.to_string()).unwrap_or_default();
+        let sql = "SELECT COUNT(*) AS n FROM subscription WHERE COALESCE(tenant, '') = $1";
+        tx.query_one(sql, &params![of])?.get("n")
+    }
+
     pub fn delete(tx: &mut Tx<'_>, name: &str) -> Result<bool> {
         Ok(tx.execute("DELETE FROM subscription WHERE name = $1", &params![name])? > 0)
     }

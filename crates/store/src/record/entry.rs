@@ -173,6 +173,32 @@ impl AuditEntry {
     pub fn canonical(&self) -> Result<String> {
         serde_json::to_string(self).map_err(Error::internal)
     }
+
+    /// The entry with every text a caller may have chosen cut to a bounded length: a log that can
+    /// be made unreadable by those it watches proves nothing.
+    pub(super) fn bounded(&self) -> Self {
+        let mut entry = self.clone();
+        let texts = [&mut entry.actor.name, &mut entry.resource.id, &mut entry.resource.scope]
+            .into_iter()
+            .chain(&mut entry.reason)
+            .chain(&mut entry.trace)
+            .chain(&mut entry.policies)
+            .chain(entry.details.values_mut());
+        for text in texts {
+            cut(text);
+        }
+        entry
+    }
+}
+
+/// The longest text in an entry, in characters.
+const LONGEST: usize = 1024;
+
+fn cut(text: &mut String) {
+    if let Some((end, _)) = text.char_indices().nth(LONGEST) {
+        text.truncate(end);
+        text.push('…');
+    }
 }
 
 fn method(method: AuthMethod) -> &'static str {
@@ -188,6 +214,15 @@ fn method(method: AuthMethod) -> &'static str {
 mod tests {
     use super::*;
     use falaj_base::Role;
+
+    #[test]
+    fn nobody_can_write_a_long_entry() {
+        static ACTION: Action = Action::read("thing:read", Role::Viewer, "");
+        let resource = Resource::new("thing", "é".repeat(2_000_000), falaj_base::Scope::Platform);
+        let at = Timestamp::from_micros(0);
+        let entry = AuditEntry::allowed(&Ctx::system("test"), &ACTION, &resource, at);
+        assert!(entry.bounded().canonical().unwrap().len() < 10_000);
+    }
 
     /// Frozen: old entries must hash to the same leaf for ever.
     #[test]

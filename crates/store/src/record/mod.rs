@@ -64,7 +64,7 @@ impl Tx<'_> {
 
     /// Appends an entry that stands for no change: a denial, a failed sign-in, a read.
     pub fn append_audit(&mut self, entry: &AuditEntry) -> Result<()> {
-        let text = entry.canonical()?;
+        let text = entry.bounded().canonical()?;
         let (tx, seq) = self.next_position("audit_entry")?;
         self.execute(
             "INSERT INTO audit_entry (tx, seq, at, tenant, entry) VALUES ($1, $2, $3, $4, $5)",

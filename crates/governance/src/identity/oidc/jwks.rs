@@ -4,7 +4,8 @@
 //! - Keys come from the configured issuer's own documents and from nowhere else; what a token's
 //!   header says about keys beyond their id is ignored.
 //! - However many tokens arrive with unknown key ids, the provider is asked at most once per
-//!   `min_refresh`, by one request at a time.
+//!   `min_refresh`, by one task at a time. That task is not the caller's: a caller that goes away
+//!   does not take the answer with it.
 //! - While the provider is down its keys serve on up to `max_stale`, and then no longer.
 
 use std::collections::HashMap;
@@ -61,25 +62,18 @@ pub struct Jwks {
     fetch: Fetch,
     clock: Clock,
     known: Mutex<Option<Arc<Known>>>,
-    /// When the provider was last asked; held while asking, so that one request asks for all.
-    asked: tokio::sync::Mutex<Option<Timestamp>>,
+    /// When the provider was last asked; held while asking, so that one task asks for all.
+    asked: Arc<tokio::sync::Mutex<Option<Timestamp>>>,
 }
 
 impl Jwks {
     #[must_use]
     pub fn new(issuer: String, config: OidcConfig, fetch: Fetch, clock: Clock) -> Self {
-        Self {
-            issuer,
-            config,
-            fetch,
-            clock,
-            known: Mutex::default(),
-            asked: tokio::sync::Mutex::default(),
-        }
+        Self { issuer, config, fetch, clock, known: Mutex::default(), asked: Arc::default() }
     }
 
     /// The key with this id; none if the provider does not publish one.
-    pub async fn key(&self, id: &str) -> Result<Option<SigningKey>> {
+    pub async fn key(self: &Arc<Self>, id: &str) -> Result<Option<SigningKey>> {
         let known = self.current().await?;
         if let Some(key) = known.keys.get(id) {
             return Ok(Some(key.clone()));
@@ -95,12 +89,12 @@ impl Jwks {
         }
     }
 
-    pub async fn discovery(&self) -> Result<Discovery> {
+    pub async fn discovery(self: &Arc<Self>) -> Result<Discovery> {
         Ok(self.current().await?.discovery.clone())
     }
 
     /// What is known and young enough to be believed.
-    async fn current(&self) -> Result<Arc<Known>> {
+    async fn current(self: &Arc<Self>) -> Result<Arc<Known>> {
         let now = self.clock.now();
         let known = self.known();
         if let Some(known) = &known
@@ -120,8 +114,8 @@ impl Jwks {
     }
 
     /// Asks the provider, unless someone did since `seen` or too short a time ago.
-    async fn refresh(&self, seen: Timestamp) -> Result<Arc<Known>> {
-        let mut asked = self.asked.lock().await;
+    async fn refresh(self: &Arc<Self>, seen: Timestamp) -> Result<Arc<Known>> {
+        let mut asked = self.asked.clone().lock_owned().await;
         if let Some(known) = self.known()
             && known.at > seen
         {
@@ -136,9 +130,14 @@ impl Jwks {
             }
         }
         *asked = Some(now);
-        let known = Arc::new(self.ask(now).await?);
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known.clone());
-        Ok(known)
+        let own = self.clone();
+        let ask = async move {
+            let _held = asked;
+            let known = Arc::new(own.ask(now).await?);
+            *own.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known.clone());
+            Ok(known)
+        };
+        tokio::spawn(ask).await.map_err(Error::internal)?
     }
 
     async fn ask(&self, now: Timestamp) -> Result<Known> {
@@ -190,9 +189,45 @@ fn usable(value: Value) -> Option<(String, SigningKey)> {
 
 #[cfg(test)]
 mod tests {
+    use axum::routing::get;
+    use axum::{Json, Router};
     use serde_json::json;
+    use tokio::sync::Notify;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_caller_that_goes_away_does_not_take_the_answer_with_it() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let issuer = format!("http://{}", listener.local_addr().unwrap());
+        let (arrived, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let document = json!({"issuer": issuer, "jwks_uri": format!("{issuer}/keys")});
+        let (at_provider, answer) = (arrived.clone(), go.clone());
+        let discovery = move || async move {
+            at_provider.notify_one();
+            answer.notified().await;
+            Json(document)
+        };
+        let key = json!({"kty": "RSA", "kid": "a", "n": "0vx7", "e": "AQAB"});
+        let keys = move || async move { Json(json!({"keys": [key]})) };
+        let router = Router::new()
+            .route("/.well-known/openid-configuration", get(discovery))
+            .route("/keys", get(keys));
+        let provider = tokio::spawn(async move { axum::serve(listener, router).await });
+
+        let config = OidcConfig::default();
+        let fetch = Fetch::new(&config).unwrap();
+        let clock = Clock::manual(Timestamp::from_micros(1_000_000));
+        let jwks = Arc::new(Jwks::new(issuer, config, fetch, clock));
+        let asking = jwks.clone();
+        let caller = tokio::spawn(async move { asking.key("a").await });
+        arrived.notified().await;
+        caller.abort();
+        assert!(caller.await.unwrap_err().is_cancelled());
+        go.notify_one();
+        assert!(jwks.key("a").await.unwrap().is_some());
+        provider.abort();
+    }
 
     #[test]
     fn only_public_signing_keys_with_an_id_are_kept() {

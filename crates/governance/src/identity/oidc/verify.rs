@@ -1,5 +1,7 @@
 //! From the text of a provider's token to someone it vouches for.
 
+use std::sync::Arc;
+
 use falaj_base::{Clock, Result};
 use jsonwebtoken::{Algorithm, Header, Validation};
 
@@ -14,7 +16,7 @@ use crate::identity::refusal::{Denied, JwtRefusal};
 pub struct Provider {
     pub config: OidcProviderConfig,
     pub(super) limits: OidcConfig,
-    pub(super) jwks: Jwks,
+    pub(super) jwks: Arc<Jwks>,
     pub(super) fetch: Fetch,
     pub(super) clock: Clock,
 }
@@ -28,7 +30,12 @@ impl Providers {
         let fetch = Fetch::new(config)?;
         let limits = OidcConfig { providers: Vec::new(), ..config.clone() };
         let provider = |own: &OidcProviderConfig| Provider {
-            jwks: Jwks::new(own.issuer.clone(), limits.clone(), fetch.clone(), clock.clone()),
+            jwks: Arc::new(Jwks::new(
+                own.issuer.clone(),
+                limits.clone(),
+                fetch.clone(),
+                clock.clone(),
+            )),
             config: own.clone(),
             limits: limits.clone(),
             fetch: fetch.clone(),

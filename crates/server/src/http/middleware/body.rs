@@ -2,13 +2,15 @@
 //! once unpacked, and for all requests together.
 //!
 //! Must hold: a bomb is noticed while it unpacks, never after; a body in an encoding we do not
-//! know is refused, not passed on unread. Transfers pass through untouched and bring their own
+//! know is refused, not passed on unread; a caller without a credential is read only as far as a
+//! sign-in needs. Transfers pass through untouched and bring their own
 //! limits.
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use falaj_base::quantity::ByteSize;
 use falaj_base::{Error, Result, code};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
@@ -19,7 +21,7 @@ use super::budget::{Budget, Reservation};
 use super::unpack::{Encoding, unpacked};
 use crate::http::config::LimitsConfig;
 use crate::http::reply::refuse;
-use crate::http::route::RouteKind;
+use crate::http::route::{RouteKind, is_public};
 
 /// How much is asked of a decoder at once.
 const CHUNK: usize = 16 * 1024;
@@ -27,42 +29,67 @@ const CHUNK: usize = 16 * 1024;
 /// The limits on bodies of calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Intake {
-    max_size: usize,
-    max_unpacked: usize,
+    known: Bounds,
+    public: Bounds,
     budget: Budget,
+}
+
+/// How large one body may be.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    travelling: Bound,
+    unpacked: Bound,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    max: usize,
+    /// The field that sets it.
+    field: &'static str,
 }
 
 impl Intake {
     pub(crate) fn new(limits: &LimitsConfig) -> Self {
+        let bound = |size: ByteSize, field| Bound { max: size.as_usize(), field };
+        let public = bound(limits.max_public_body_size, "max_public_body_size");
         Self {
-            max_size: limits.max_body_size.as_usize(),
-            max_unpacked: limits.max_decompressed_size.as_usize(),
+            known: Bounds {
+                travelling: bound(limits.max_body_size, "max_body_size"),
+                unpacked: bound(limits.max_decompressed_size, "max_decompressed_size"),
+            },
+            public: Bounds { travelling: public, unpacked: public },
             budget: Budget::new(limits.max_buffered_size.as_usize()),
         }
     }
 
-    async fn read(&self, headers: &mut HeaderMap, body: Body) -> Result<(Bytes, Reservation)> {
-        if declared_length(headers).is_some_and(|length| length > self.max_size as u64) {
-            return Err(self.too_large());
+    async fn read(
+        &self,
+        headers: &mut HeaderMap,
+        body: Body,
+        public: bool,
+    ) -> Result<(Bytes, Reservation)> {
+        let bounds = if public { self.public } else { self.known };
+        if declared_length(headers).is_some_and(|length| length > bounds.travelling.max as u64) {
+            return Err(bounds.travelling.exceeded(""));
         }
         match Encoding::of(headers)? {
-            None => self.read_plain(body).await,
+            None => self.read_plain(body, bounds.travelling).await,
             Some(encoding) => {
                 headers.remove(CONTENT_ENCODING);
                 headers.remove(CONTENT_LENGTH);
-                let packed = self.read_plain(body).await?.0;
-                self.read_unpacked(unpacked(encoding, packed), encoding).await
+                let packed = self.read_plain(body, bounds.travelling).await?.0;
+                self.read_unpacked(unpacked(encoding, packed), encoding, bounds.unpacked).await
             }
         }
     }
 
-    async fn read_plain(&self, mut body: Body) -> Result<(Bytes, Reservation)> {
+    async fn read_plain(&self, mut body: Body, bound: Bound) -> Result<(Bytes, Reservation)> {
         let mut held = self.budget.reserve();
         let mut bytes = Vec::new();
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
-            if bytes.len() + data.len() > self.max_size {
-                return Err(self.too_large());
+            if bytes.len() + data.len() > bound.max {
+                return Err(bound.exceeded(""));
             }
             held.grow(data.len())?;
             bytes.extend_from_slice(&data);
@@ -74,6 +101,7 @@ impl Intake {
         &self,
         mut reader: impl AsyncRead + Unpin,
         encoding: Encoding,
+        bound: Bound,
     ) -> Result<(Bytes, Reservation)> {
         let mut held = self.budget.reserve();
         let (mut bytes, mut chunk) = (Vec::new(), vec![0; CHUNK]);
@@ -85,23 +113,22 @@ impl Intake {
             if count == 0 {
                 return Ok((bytes.into(), held));
             }
-            if bytes.len() + count > self.max_unpacked {
-                return Err(too_large("decompressed ", "max_decompressed_size", self.max_unpacked));
+            if bytes.len() + count > bound.max {
+                return Err(bound.exceeded("decompressed "));
             }
             held.grow(count)?;
             bytes.extend_from_slice(&chunk[..count]);
         }
     }
-
-    fn too_large(&self) -> Error {
-        too_large("", "max_body_size", self.max_size)
-    }
 }
 
-fn too_large(what: &str, limit: &str, allowed: usize) -> Error {
-    let message =
-        format!("the {what}body is too large; allowed: {allowed} bytes (`limits.{limit}`)");
-    Error::new(&code::TOO_LARGE, message).at("body")
+impl Bound {
+    fn exceeded(self, what: &str) -> Error {
+        let Self { max, field } = self;
+        let message =
+            format!("the {what}body is too large; allowed: {max} bytes (`limits.{field}`)");
+        Error::new(&code::TOO_LARGE, message).at("body")
+    }
 }
 
 /// The client broke off, or was too slow and was told so.
@@ -118,6 +145,7 @@ fn declared_length(headers: &HeaderMap) -> Option<u64> {
 
 /// Gives the handler a body that is complete, plain and within its limits.
 pub(crate) async fn buffer(State(intake): State<Intake>, request: Request, next: Next) -> Response {
+    let public = is_public(&request);
     let (mut parts, body) = match RouteKind::of(&request) {
         RouteKind::Call => request.into_parts(),
         RouteKind::Grpc | RouteKind::Health => return next.run(request).await,
@@ -129,7 +157,7 @@ pub(crate) async fn buffer(State(intake): State<Intake>, request: Request, next:
             };
         }
     };
-    match intake.read(&mut parts.headers, body).await {
+    match intake.read(&mut parts.headers, body, public).await {
         // The reservation lasts as long as the handler that uses the bytes.
         Ok((bytes, _held)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
         Err(error) => refuse(error),
@@ -144,7 +172,12 @@ mod tests {
     use super::*;
 
     fn intake() -> Intake {
-        Intake { max_size: 64 * 1024, max_unpacked: 256 * 1024, budget: Budget::new(1 << 20) }
+        Intake::new(&LimitsConfig {
+            max_body_size: ByteSize::kib(64),
+            max_decompressed_size: ByteSize::kib(256),
+            max_buffered_size: ByteSize::mib(1),
+            ..LimitsConfig::default()
+        })
     }
 
     async fn packed(encoding: &str, plain: &[u8]) -> Vec<u8> {
@@ -163,7 +196,7 @@ mod tests {
     async fn read(encoding: &str, body: Vec<u8>) -> Result<Bytes> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_ENCODING, encoding.parse().unwrap());
-        intake().read(&mut headers, Body::from(body)).await.map(|(bytes, _)| bytes)
+        intake().read(&mut headers, Body::from(body), false).await.map(|(bytes, _)| bytes)
     }
 
     #[tokio::test]
@@ -191,10 +224,29 @@ mod tests {
     async fn a_large_body_is_refused_before_and_while_it_is_read() {
         let mut headers = HeaderMap::new();
         let large = || Body::from(vec![0; 65 * 1024]);
-        let error = intake().read(&mut headers, large()).await.unwrap_err();
+        let error = intake().read(&mut headers, large(), false).await.unwrap_err();
         assert!(error.message().contains("limits.max_body_size"));
         headers.insert(CONTENT_LENGTH, "65537".parse().unwrap());
-        let error = intake().read(&mut headers, Body::empty()).await.unwrap_err();
+        let error = intake().read(&mut headers, Body::empty(), false).await.unwrap_err();
         assert_eq!(error.code(), &code::TOO_LARGE);
+    }
+
+    #[tokio::test]
+    async fn a_caller_without_a_credential_is_read_no_further_than_a_sign_in_needs() {
+        for (size, allowed) in [(16 * 1024, true), (16 * 1024 + 1, false)] {
+            let plain = vec![0; size];
+            let body = Body::from(plain.clone());
+            let travelled = intake().read(&mut HeaderMap::new(), body, true).await;
+            assert_eq!(travelled.is_ok(), allowed, "{size}");
+
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_ENCODING, "gzip".parse().unwrap());
+            let body = Body::from(packed("gzip", &plain).await);
+            let unpacked = intake().read(&mut headers, body, true).await;
+            assert_eq!(unpacked.is_ok(), allowed, "{size}");
+            for error in [travelled.err(), unpacked.err()].into_iter().flatten() {
+                assert!(error.message().contains("limits.max_public_body_size"), "{error}");
+            }
+        }
     }
 }

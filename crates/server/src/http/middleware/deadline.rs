@@ -3,6 +3,8 @@
 //! A request may name its deadline (`x-deadline-ms`, or `grpc-timeout` from a gRPC client). When
 //! it passes, the work is dropped, which cancels it, and the caller reads 504. What had already
 //! committed stays committed: an idempotency key tells the caller which.
+//!
+//! Must hold: a caller without a credential cannot ask for more time than `public_deadline`.
 
 use std::time::Duration;
 
@@ -14,24 +16,30 @@ use http::HeaderMap;
 
 use crate::http::config::LimitsConfig;
 use crate::http::reply::refuse;
-use crate::http::route::RouteKind;
+use crate::http::route::{RouteKind, is_public};
 
 /// How long a request may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadlines {
     default: Duration,
     max: Duration,
+    public: Duration,
 }
 
 impl Deadlines {
     pub(crate) fn new(limits: &LimitsConfig) -> Self {
-        Self { default: limits.default_deadline.get(), max: limits.max_deadline.get() }
+        Self {
+            default: limits.default_deadline.get(),
+            max: limits.max_deadline.get(),
+            public: limits.public_deadline.get(),
+        }
     }
 
     /// What the request asks for, cut to what it may; a transfer that asks for nothing takes as
     /// long as it moves (the body's own timeouts watch over it).
-    fn of(&self, headers: &HeaderMap, kind: RouteKind) -> Result<Option<Duration>> {
+    fn of(&self, headers: &HeaderMap, kind: RouteKind, public: bool) -> Result<Option<Duration>> {
         match (requested(headers)?, kind) {
+            (wish, _) if public => Ok(Some(wish.map_or(self.public, |wish| wish.min(self.public)))),
             (Some(wish), _) => Ok(Some(wish.min(self.max))),
             (None, RouteKind::Stream | RouteKind::Grpc) => Ok(None),
             (None, _) => Ok(Some(self.default)),
@@ -45,7 +53,8 @@ pub(crate) async fn enforce(
     request: Request,
     next: Next,
 ) -> Response {
-    let limit = match deadlines.of(request.headers(), RouteKind::of(&request)) {
+    let (kind, public) = (RouteKind::of(&request), is_public(&request));
+    let limit = match deadlines.of(request.headers(), kind, public) {
         Ok(None) => return next.run(request).await,
         Ok(Some(limit)) => limit,
         Err(error) => return refuse(error),
@@ -127,18 +136,40 @@ mod tests {
         }
     }
 
+    fn deadlines() -> Deadlines {
+        Deadlines {
+            default: Duration::from_secs(30),
+            max: Duration::from_mins(1),
+            public: Duration::from_secs(15),
+        }
+    }
+
+    #[test]
+    fn a_caller_without_a_credential_may_only_ask_for_less() {
+        for (wish, seconds) in [(None, 15), (Some("5000"), 5), (Some("600000"), 15)] {
+            let mut headers = HeaderMap::new();
+            if let Some(wish) = wish {
+                headers.insert("x-deadline-ms", wish.parse().unwrap());
+            }
+            for kind in [RouteKind::Call, RouteKind::Stream] {
+                let deadline = deadlines().of(&headers, kind, true).unwrap();
+                assert_eq!(deadline, Some(Duration::from_secs(seconds)), "{wish:?} {kind:?}");
+            }
+        }
+    }
+
     #[test]
     fn a_wish_is_cut_and_a_transfer_is_not_hurried() {
-        let deadlines = Deadlines { default: Duration::from_secs(30), max: Duration::from_mins(1) };
+        let deadlines = deadlines();
         let mut headers = HeaderMap::new();
-        let of = |headers: &HeaderMap, kind| deadlines.of(headers, kind).unwrap();
+        let of = |headers: &HeaderMap, kind| deadlines.of(headers, kind, false).unwrap();
         assert_eq!(of(&headers, RouteKind::Call), Some(Duration::from_secs(30)));
         assert_eq!(of(&headers, RouteKind::Stream), None);
         headers.insert("x-deadline-ms", "90000".parse().unwrap());
         assert_eq!(of(&headers, RouteKind::Stream), Some(Duration::from_mins(1)));
         for bad in ["0", "-1", "1e3", "", "999999999"] {
             headers.insert("x-deadline-ms", bad.parse().unwrap());
-            assert!(deadlines.of(&headers, RouteKind::Call).is_err(), "{bad:?}");
+            assert!(deadlines.of(&headers, RouteKind::Call, false).is_err(), "{bad:?}");
         }
     }
 }

@@ -36,14 +36,15 @@ pub(crate) async fn remember(State(db): State<Db>, request: Request, next: Next)
 
 async fn attempt(db: &Db, request: Request, next: Next) -> Result<Response> {
     let applies = request.method() == Method::POST && RouteKind::of(&request) == RouteKind::Call;
-    let principal = request.extensions().get::<Arc<Principal>>().map(|principal| principal.id);
-    let (true, Some(principal)) = (applies, principal) else { return Ok(next.run(request).await) };
+    let caller = request.extensions().get::<Arc<Principal>>().cloned();
+    let (true, Some(caller)) = (applies, caller) else { return Ok(next.run(request).await) };
     let Some(key) = key(request.headers())? else { return Ok(next.run(request).await) };
 
     let (mut parts, body) = request.into_parts();
     let body = body.collect().await.map_err(Error::internal)?.to_bytes();
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
-    let print = fingerprint(&parts.method, target, &body);
+    let print = fingerprint(&parts.method, target, &body, &rights(&caller));
+    let principal = caller.id;
     if let Some(stored) = replay(db, principal, &key, &print).await? {
         return Ok(stored);
     }
@@ -94,10 +95,21 @@ fn key(headers: &HeaderMap) -> Result<Option<String>> {
     Err(Error::invalid(KEY_HEADER, text, "one value of 1 to 255 printable ASCII characters"))
 }
 
+/// What the caller could do when it asked. A remembered reply can hold a secret and is given
+/// without asking the policy again, so it is only for the same token with the same roles; after a
+/// change of rights the key is refused, and nothing is done twice.
+fn rights(caller: &Principal) -> Vec<u8> {
+    let token = caller.token.as_ref().map(|token| token.id.to_string()).unwrap_or_default();
+    let mut grants: Vec<String> =
+        caller.grants.iter().map(|grant| format!("{} {}", grant.role, grant.scope)).collect();
+    grants.sort_unstable();
+    format!("{token}\n{}", grants.join("\n")).into_bytes()
+}
+
 /// Each part is preceded by its length, so that no two requests share a text.
-fn fingerprint(method: &Method, target: &str, body: &Bytes) -> [u8; 32] {
+fn fingerprint(method: &Method, target: &str, body: &Bytes, rights: &[u8]) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
-    for part in [method.as_str().as_bytes(), target.as_bytes(), body] {
+    for part in [method.as_str().as_bytes(), target.as_bytes(), body, rights] {
         context.update(&(part.len() as u64).to_be_bytes());
         context.update(part);
     }
@@ -129,12 +141,14 @@ mod tests {
     #[test]
     fn a_fingerprint_binds_every_part() {
         let print = |method: Method, target: &str, body: &'static [u8]| {
-            fingerprint(&method, target, &Bytes::from_static(body))
+            fingerprint(&method, target, &Bytes::from_static(body), b"")
         };
         let one = print(Method::POST, "/v1/tenants", b"{}");
         assert_eq!(one, print(Method::POST, "/v1/tenants", b"{}"));
         assert_ne!(one, print(Method::PUT, "/v1/tenants", b"{}"));
         assert_ne!(one, print(Method::POST, "/v1/tenants{", b"}"));
         assert_ne!(one, print(Method::POST, "/v1/tenants", b"{ }"));
+        let other_token = fingerprint(&Method::POST, "/v1/tenants", &Bytes::from("{}"), b"tok");
+        assert_ne!(one, other_token);
     }
 }

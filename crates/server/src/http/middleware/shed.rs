@@ -2,7 +2,8 @@
 //!
 //! A bounded number of requests is worked on, a bounded number waits a bounded time, and the rest
 //! is refused at once with a hint when to return. Transfers, which last, have slots of their own:
-//! a hundred downloads do not keep one small call waiting. Health checks need no slot, so a full
+//! a hundred downloads do not keep one small call waiting. Routes that ask for no credential have
+//! a few of their own: whoever holds those, known to nobody, keeps no known caller out. Health checks need no slot, so a full
 //! server is still known to be alive.
 
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::http::config::LimitsConfig;
 use crate::http::held::Held;
 use crate::http::reply::refuse;
-use crate::http::route::RouteKind;
+use crate::http::route::{RouteKind, is_public};
 use crate::metrics::Metrics;
 
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -28,6 +29,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct Slots {
     calls: Lane,
     streams: Lane,
+    public: Lane,
     metrics: Metrics,
 }
 
@@ -52,15 +54,18 @@ impl Slots {
         Self {
             calls: lane(limits.max_in_flight, "limits.max_in_flight"),
             streams: lane(limits.max_streams, "limits.max_streams"),
+            public: lane(limits.max_public_in_flight, "limits.max_public_in_flight"),
             metrics,
         }
     }
 
-    async fn take(&self, kind: RouteKind) -> Result<Option<OwnedSemaphorePermit>> {
+    /// The slots a request of this kind competes for, if it needs one.
+    fn lane(&self, kind: RouteKind, public: bool) -> Option<&Lane> {
         match kind {
-            RouteKind::Health => Ok(None),
-            RouteKind::Call => self.calls.take().await.map(Some),
-            RouteKind::Stream | RouteKind::Grpc => self.streams.take().await.map(Some),
+            RouteKind::Health => None,
+            _ if public => Some(&self.public),
+            RouteKind::Call => Some(&self.calls),
+            RouteKind::Stream | RouteKind::Grpc => Some(&self.streams),
         }
     }
 }
@@ -103,9 +108,11 @@ impl Drop for Place<'_> {
 
 /// Holds a slot from here until the last byte of the reply.
 pub(crate) async fn limit(State(slots): State<Slots>, request: Request, next: Next) -> Response {
-    match slots.take(RouteKind::of(&request)).await {
-        Ok(None) => next.run(request).await,
-        Ok(Some(permit)) => next.run(request).await.map(|body| Held::wrap(body, permit)),
+    let Some(lane) = slots.lane(RouteKind::of(&request), is_public(&request)) else {
+        return next.run(request).await;
+    };
+    match lane.take().await {
+        Ok(permit) => next.run(request).await.map(|body| Held::wrap(body, permit)),
         Err(error) => {
             slots.metrics.count_shed();
             refuse(error)
