@@ -70,13 +70,13 @@ fn announce(output: Output, started: &Started) {
         })
         .to_string()
     } else {
-        welcome(started)
+        welcome(started, started.admin_token_file.exists())
     };
     // A server whose stdout is closed must go on serving.
     let _ = output.text(&text);
 }
 
-fn welcome(started: &Started) -> String {
+fn welcome(started: &Started, token_is_there: bool) -> String {
     let url = &started.url;
     let token_file = started.admin_token_file.display();
     let mut text = format!("Falaj is at {url}\n");
@@ -89,7 +89,7 @@ fn welcome(started: &Started) -> String {
         );
     }
     // After a restore, or once the file was deleted as it should be, there is another way in.
-    if started.admin_token.is_none() && !started.admin_token_file.exists() {
+    if !token_is_there {
         text.push_str("\nSign in with: falaj login. Locked out? Stop the server and run:\n  ");
         let _ = writeln!(text, "falaj token recover --data-dir {}", started.data_dir.display());
         text.push_str("\nStop it with Ctrl-C.");
@@ -127,7 +127,7 @@ mod tests {
             admin_token: Some(Secret::new("flj_secret")),
             certificate: None,
         };
-        let text = welcome(&started);
+        let text = welcome(&started, true);
         for part in [
             "flj_secret",
             "falaj login --url http://127.0.0.1:7470 --token-file /data/admin.token\n",
@@ -139,7 +139,11 @@ mod tests {
         assert!(!text.contains("cacert"));
         started.admin_token = None;
         started.certificate = Some("/data/ca.pem".into());
-        let text = welcome(&started);
+        let text = welcome(&started, true);
         assert!(text.contains("--cacert /data/ca.pem") && !text.contains("shown only now"));
+        let text = welcome(&started, false);
+        assert!(
+            text.contains("falaj token recover --data-dir /data") && !text.contains("admin.token")
+        );
     }
 }

@@ -159,7 +159,7 @@ fn the_audit_log_is_exported_verified_and_its_damage_noticed() {
         "audit.key",
     ];
     let run = falaj.run(&verify).ok();
-    assert!(run.stderr.contains("the log is whole"), "{}", run.stderr);
+    assert!(run.stderr.contains("what the checkpoint signs is whole"), "{}", run.stderr);
 
     let text = std::fs::read_to_string(falaj.place.path("audit.jsonl")).unwrap();
     let changed = text.replacen("\"name\":\"admin\"", "\"name\":\"nobody\"", 1);
