@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use falaj_testkit::Sandbox;
+use falaj_testkit::{Sandbox, Setup};
 
 use crate::commit::per_second;
 use crate::report::{Goal, Report};
@@ -21,7 +21,11 @@ struct Cost {
 }
 
 pub(crate) async fn measure(report: &mut Report) -> Result<()> {
-    let server = Sandbox::start().await?;
+    // One principal sends everything here; the limit on one principal is not what is measured.
+    let setup = Setup::default()
+        .env("FALAJ_LIMITS_REQUESTS_PER_SECOND", "10000000")
+        .env("FALAJ_LIMITS_REQUEST_BURST", "10000000");
+    let server = setup.start().await?;
     let address: SocketAddr = server.url().trim_start_matches("http://").parse()?;
     let token = server.admin_token()?;
     let open = format!("GET /health/live HTTP/1.1\r\nHost: {address}\r\n\r\n");

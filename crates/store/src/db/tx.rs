@@ -1,7 +1,5 @@
 //! A transaction as domain code sees it: plain synchronous statements, the same on both engines.
 
-use std::time::Instant;
-
 use falaj_base::{Clock, Error, Result};
 
 use super::migrate::{self, ModuleMigrations};
@@ -189,10 +187,8 @@ impl<'a> Tx<'a> {
         if self.failed {
             return Err(Error::internal("a statement follows a failed one in its transaction"));
         }
-        let started = Instant::now();
         let result = statement(&mut self.engine);
         self.failed = result.is_err();
-        tracing::trace!(elapsed = ?started.elapsed(), ok = result.is_ok(), "statement");
         result
     }
 }

@@ -149,18 +149,21 @@ pub(super) fn execute_ddl(connection: &Connection, sql: &str) -> Result<()> {
 
 /// Binds by number: SQLite takes `$2` for a *name*, whose index depends on where it first stands.
 fn bind(statement: &mut rusqlite::Statement<'_>, params: &[Value]) -> Result<()> {
-    for (index, value) in params.iter().enumerate() {
-        let name = format!("${}", index + 1);
-        let Some(slot) = statement.parameter_index(&name).map_err(translate)? else {
-            return Err(Error::internal(format!("the statement has no parameter {name}")));
+    let count = statement.parameter_count();
+    if count != params.len() {
+        let text = format!("the statement has {count} parameters, {} were given", params.len());
+        return Err(Error::internal(text));
+    }
+    for slot in 1..=count {
+        let name = statement.parameter_name(slot).unwrap_or_default();
+        let number = name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok());
+        let value = number.and_then(|number| params.get(number.wrapping_sub(1)));
+        let Some(value) = value else {
+            return Err(Error::internal(format!("the statement has no value for {name:?}")));
         };
         statement.raw_bind_parameter(slot, value).map_err(translate)?;
     }
-    if statement.parameter_count() == params.len() {
-        Ok(())
-    } else {
-        Err(Error::internal("the statement has more parameters than values were given"))
-    }
+    Ok(())
 }
 
 impl ToSql for Value {
