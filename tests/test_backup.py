@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 import uuid
 
 import pytest
@@ -39,6 +40,15 @@ def empty_postgres():
         psql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+def wait_for(read, count):
+    """Events become readable once no older transaction runs any more, which may take a moment."""
+    deadline = time.monotonic() + 20
+    while len(items := read()) < count:
+        assert time.monotonic() < deadline, items
+        time.sleep(0.05)
+    return items
+
+
 def fill(server):
     """Something of everything; returns what must be found again."""
     admin = server.client(server.admin_token())
@@ -48,8 +58,7 @@ def fill(server):
         put = admin.put(f"/v1/tenants/acme/projects/vision/objects/{name}", data=CONTENT + name.encode())
         assert put.status_code == 201, put.text
     admin.put("/v1/subscriptions/billing", json={"from_start": True})
-    pending = admin.get("/v1/subscriptions/billing/events").json()
-    third = pending["items"][2]["sequence"]
+    third = wait_for(lambda: admin.get("/v1/subscriptions/billing/events").json()["items"], 3)[2]["sequence"]
     assert admin.post("/v1/subscriptions/billing/ack", json={"cursor": third}).status_code == 204
     return admin
 
