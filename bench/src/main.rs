@@ -8,6 +8,7 @@ mod object;
 mod report;
 mod request;
 mod start;
+mod tracking;
 mod wire;
 
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ enum Part {
     Decision,
     Object,
     Start,
+    Tracking,
 }
 
 /// Measures speed, as ratios within one run.
@@ -30,11 +32,13 @@ enum Part {
 struct Arguments {
     /// What to measure; everything if nothing is named.
     parts: Vec<Part>,
+    #[command(flatten, next_help_heading = "For `tracking`")]
+    tracking: tracking::Options,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match measure(Arguments::parse().parts).await {
+    match measure(Arguments::parse()).await {
         Ok(0) => ExitCode::SUCCESS,
         Ok(missed) => {
             println!("{missed} goals were missed");
@@ -48,7 +52,8 @@ async fn main() -> ExitCode {
 }
 
 /// Returns how many goals were missed.
-async fn measure(mut parts: Vec<Part>) -> Result<usize> {
+async fn measure(arguments: Arguments) -> Result<usize> {
+    let Arguments { mut parts, tracking } = arguments;
     if parts.is_empty() {
         parts = Part::value_variants().to_vec();
     }
@@ -60,6 +65,7 @@ async fn measure(mut parts: Vec<Part>) -> Result<usize> {
             Part::Decision => decision::measure(&mut report).await?,
             Part::Object => object::measure(&mut report).await?,
             Part::Start => start::measure(&mut report).await?,
+            Part::Tracking => tracking::measure(&mut report, &tracking).await?,
         }
     }
     Ok(report.missed())

@@ -9,6 +9,7 @@ use falaj_governance::identity::IdentityConfig;
 use falaj_store::db::DatabaseConfig;
 use falaj_store::keys::KeysConfig;
 use falaj_store::objects::ObjectsConfig;
+use falaj_tracking::TrackingConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +46,8 @@ pub struct Config {
     pub audit: AuditConfig,
     /// The event log.
     pub events: EventsConfig,
+    /// Experiments and runs.
+    pub tracking: TrackingConfig,
     /// The residency zone of the platform itself; `keys.zone` is its name.
     pub zone: ZoneConfig,
 }
@@ -64,6 +67,7 @@ impl Default for Config {
             authz: AuthzConfig::default(),
             audit: AuditConfig::default(),
             events: EventsConfig::default(),
+            tracking: TrackingConfig::default(),
             zone: ZoneConfig::default(),
         }
     }

@@ -35,6 +35,7 @@ pub fn migrations() -> Vec<ModuleMigrations> {
         ("authz", authz::MIGRATIONS),
         ("audit", audit::MIGRATIONS),
         ("objects", objects::MIGRATIONS),
+        ("tracking", falaj_tracking::MIGRATIONS),
     ]);
     all
 }
@@ -52,6 +53,7 @@ pub fn actions() -> Vec<&'static Action> {
         keyring::ACTIONS,
         events::ACTIONS,
         objects::ACTIONS,
+        falaj_tracking::ACTIONS,
         backup::ACTIONS,
     ]
     .concat()
@@ -74,6 +76,7 @@ pub fn modules(services: &Services, config: &Config) -> Vec<Module> {
         the_keyring(services),
         the_events(services, config),
         the_objects(services),
+        falaj_tracking::module(&services.tracking, &services.places),
         the_backup(services, config),
     ]
 }

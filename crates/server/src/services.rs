@@ -10,9 +10,11 @@ use falaj_governance::epoch::Epoch;
 use falaj_governance::identity::Authenticator;
 use falaj_governance::residency::Residency;
 use falaj_governance::tenancy::Tenancy;
+use falaj_mlflow::Places;
 use falaj_store::db::Db;
 use falaj_store::keys::Keys;
 use falaj_store::objects::Objects;
+use falaj_tracking::Tracking;
 use zeroize::Zeroizing;
 
 use crate::config::Config;
@@ -30,6 +32,8 @@ pub struct Services {
     pub authenticator: Arc<Authenticator>,
     pub tenancy: Tenancy,
     pub residency: Residency,
+    pub places: Places,
+    pub tracking: Tracking,
 }
 
 impl Services {
@@ -54,8 +58,18 @@ impl Services {
             audit.reads().clone(),
             Clock::System,
         )?;
+        let tenancy = Tenancy::new(db.clone(), epoch.clone(), keys.home().clone());
+        let tracking = Tracking::new(
+            config.tracking.clone(),
+            db.clone(),
+            objects.clone(),
+            audit.reads().clone(),
+        );
+        tracking.settle().await?;
         Ok(Self {
-            tenancy: Tenancy::new(db.clone(), epoch.clone(), keys.home().clone()),
+            places: Places::new(tenancy.clone(), epoch.clone()),
+            tracking,
+            tenancy,
             residency: Residency::new(db.clone()),
             gate: Arc::new(gate),
             authenticator: Arc::new(authenticator),

@@ -22,6 +22,7 @@ pub mod worker;
 #[must_use]
 pub fn migrations() -> Vec<db::ModuleMigrations> {
     vec![
+        ("version", db::MIGRATIONS),
         ("record", record::MIGRATIONS),
         ("events", events::MIGRATIONS),
         ("lease", lease::MIGRATIONS),

@@ -11,6 +11,7 @@
 //!
 //! Not here: sockets, TLS, limits and authentication (`server`).
 
+pub mod download;
 mod gate;
 mod input;
 mod module;
@@ -18,9 +19,10 @@ pub mod openapi;
 mod problem;
 mod reply;
 mod routes;
+pub mod upload;
 
 pub use input::{Input, query};
 pub use module::Module;
-pub use problem::{Problem, http_status, problem_response};
+pub use problem::{Problem, Told, http_status, problem_response};
 pub use reply::{Accepted, Created, NoContent, Ok200, Reply};
 pub use routes::{Body, Doc, Endpoint, Routes};

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use falaj_base::{Error, ErrorKind};
+use falaj_base::{Code, Error, ErrorKind};
 use http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,13 @@ impl From<&Error> for Problem {
     }
 }
 
+/// Beside an error reply: what it says, for a layer that must say it in another protocol's words.
+#[derive(Clone, Debug)]
+pub struct Told {
+    pub code: &'static Code,
+    pub message: String,
+}
+
 /// The one mapping from kinds to HTTP.
 #[must_use]
 pub fn http_status(kind: ErrorKind) -> StatusCode {
@@ -72,7 +79,9 @@ pub fn problem_response(error: &Error) -> Response {
         tracing::debug!(code = error.code().id, "{}", error.chain());
     }
     let status = http_status(error.kind());
+    let told = Told { code: error.code(), message: error.message().to_owned() };
     let mut response = (status, Json(Problem::from(error))).into_response();
+    response.extensions_mut().insert(told);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     if let Some(wait) = error.wait() {

@@ -164,6 +164,28 @@ impl<S: Send + Sync + 'static> Routes<S> {
         self
     }
 
+    /// An endpoint that reads its input in a way of its own, yet is described by types: `()` for
+    /// a part it does not take.
+    #[must_use]
+    pub fn described<P, Q, B, R>(
+        mut self,
+        method: Method,
+        path: &'static str,
+        action: &'static Action,
+        summary: &'static str,
+        handler: MethodRouter,
+    ) -> Self
+    where
+        P: JsonSchema + 'static,
+        Q: JsonSchema + 'static,
+        B: JsonSchema + 'static,
+        R: Reply + 'static,
+    {
+        let doc = DocSource::Typed(parts::<P, Q, B, R>);
+        self.endpoints.push(guarded(method, path, action, summary, doc, handler));
+        self
+    }
+
     /// An endpoint open to everyone: health and sign-in, nothing else.
     #[must_use]
     pub fn public(

@@ -37,6 +37,7 @@ codes! {
     ALREADY_EXISTS = "already-exists", Conflict, "The name is taken";
     IN_USE = "in-use", Conflict, "Something still depends on it";
     CONFLICT = "conflict", Conflict, "The state does not allow this now";
+    INVALID_STATE = "invalid-state", InvalidInput, "It is not in a state that takes this";
     TOO_LARGE = "too-large", TooLarge, "The request is over a limit";
     UNSUPPORTED_MEDIA = "unsupported-media", UnsupportedMedia, "The content type or encoding is not accepted";
     IDEMPOTENCY_MISMATCH = "idempotency-mismatch", Unprocessable, "The Idempotency-Key was used for another request";

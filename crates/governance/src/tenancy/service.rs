@@ -55,6 +55,16 @@ impl Tenancy {
         see(ctx, &PROJECT_READ, &resource, found).await
     }
 
+    /// The project with this id, if the caller may see it: likewise.
+    pub async fn project_by_id(&self, ctx: &Ctx, id: ProjectId) -> Result<Project> {
+        let found = self.db.read(move |tx| store::find_project_by_id(tx, id)).await?;
+        let resource = found.as_ref().map_or_else(
+            || Resource::absent("project", id, Scope::Platform),
+            Project::resource,
+        );
+        see(ctx, &PROJECT_READ, &resource, found).await
+    }
+
     pub async fn create_tenant(&self, ctx: &Ctx, new: NewTenant) -> Result<Tenant> {
         let zone = new.zone.unwrap_or_else(|| self.default_zone.clone());
         let tenant = Tenant {
@@ -206,8 +216,11 @@ impl Tenancy {
         let resource = self.project(ctx, &tenant, &name).await?.resource();
         ctx.authorize(&PROJECT_UPDATE, &resource).await?;
         let ctx = ctx.clone();
-        self.db
+        let (project, moved) = self
+            .db
             .write(move |tx| {
+                // Copies of the project are kept by those who look it up with every request.
+                let moved = Epoch::bump(tx)?;
                 locked_tenant(tx, &tenant)?;
                 let old = store::find_project(tx, &tenant, &name)?
                     .ok_or_else(|| Error::not_found("project", resource.shown()))?;
@@ -224,9 +237,11 @@ impl Tenancy {
                     .before(&old)
                     .after(&project);
                 tx.record(&ctx, change)?;
-                Ok(project)
+                Ok((project, moved))
             })
-            .await
+            .await?;
+        self.epoch.publish(moved);
+        Ok(project)
     }
 
     pub async fn delete_project(&self, ctx: &Ctx, tenant: Name, name: Name) -> Result<()> {

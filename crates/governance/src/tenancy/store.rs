@@ -1,6 +1,6 @@
 //! Tenants and projects in the database.
 
-use falaj_base::{Error, Name, Result, TenantId};
+use falaj_base::{Error, Name, ProjectId, Result, TenantId};
 use falaj_store::db::{Migration, Row, Tx, params};
 
 use super::project::Project;
@@ -141,6 +141,13 @@ const PROJECT: &str = "SELECT p.id, p.tenant AS tenant_id, t.name AS tenant, p.n
 pub(super) fn find_project(tx: &mut Tx<'_>, tenant: &Name, name: &Name) -> Result<Option<Project>> {
     let sql = format!("{PROJECT} WHERE t.name = $1 AND p.name = $2");
     tx.query_opt(&sql, &params![tenant, name])?.as_ref().map(project).transpose()
+}
+
+pub(super) fn find_project_by_id(tx: &mut Tx<'_>, id: ProjectId) -> Result<Option<Project>> {
+    tx.query_opt(&format!("{PROJECT} WHERE p.id = $1"), &params![id])?
+        .as_ref()
+        .map(project)
+        .transpose()
 }
 
 pub(super) fn list_projects(

@@ -9,6 +9,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use falaj_base::{Error, Gate, Result, code};
 use falaj_governance::identity::Authenticator;
+use falaj_mlflow::edge;
 use falaj_store::db::Db;
 use falaj_web::{Endpoint, Module, openapi, problem_response};
 use http::{Method, Uri};
@@ -68,7 +69,10 @@ pub fn build(app: App<'_>) -> Result<(Router, Vec<Route>)> {
     let door = Door { authenticator: app.authenticator, rate: RateLimit::new(app.limits) };
     let inner = inner_layers(router, app.limits, app.db, app.gate, door);
     let table = RouteTable::new(rows.iter().cloned());
-    Ok((outer_layers(inner, app.server, app.limits, table, app.metrics), rows))
+    let whole = outer_layers(inner, app.server, app.limits, table, app.metrics);
+    // A path is rewritten before it is matched, so this layer lies around the router, not in it.
+    let spoken = Router::new().fallback_service(whole).layer(from_fn(edge::speak));
+    Ok((spoken, rows))
 }
 
 /// From the door to the handler; the last one added is the first one passed.

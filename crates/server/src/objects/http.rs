@@ -7,18 +7,17 @@ use axum::body::Body;
 use axum::extract::{Path, Request};
 use axum::response::{IntoResponse, Response};
 use axum::routing;
-use bytes::Bytes;
-use falaj_base::{Ctx, Error, Name, Page, PageQuery, Result, Timestamp, code};
+use falaj_base::{Ctx, Error, Name, Page, PageQuery, Result, code};
 use falaj_store::objects::{Blob, Expected};
+use falaj_web::download::Download;
+use falaj_web::upload::{announced, pieces};
 use falaj_web::{Doc, Input, Ok200, Routes, problem_response};
-use futures::{Stream, StreamExt};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, header};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::name::ObjectName;
 use super::object::{NewObject, Object, hex, unhex};
-use super::range::{self, Wanted};
 use super::service::ObjectService;
 use super::{OBJECT_DELETE, OBJECT_LIST, OBJECT_READ, OBJECT_WRITE};
 
@@ -157,8 +156,6 @@ fn content_type(headers: &HeaderMap) -> Result<String> {
 }
 
 fn expected(headers: &HeaderMap) -> Result<Expected> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let size = text(header::CONTENT_LENGTH.as_str()).and_then(|length| length.parse().ok());
     let sha256 = match headers.get(SHA256) {
         None => None,
         Some(value) => {
@@ -166,18 +163,7 @@ fn expected(headers: &HeaderMap) -> Result<Expected> {
             Some(unhex(given).ok_or_else(|| Error::invalid(SHA256, given, "64 hex digits"))?)
         }
     };
-    Ok(Expected { size, sha256 })
-}
-
-/// The body as the store takes it. A body that breaks off is the caller's fault, or the fault
-/// that a guard before us has already named.
-fn pieces(body: Body) -> impl Stream<Item = Result<Bytes>> + Send {
-    body.into_data_stream().map(|piece| {
-        piece.map_err(|error| match error.into_inner().downcast::<Error>() {
-            Ok(error) => *error,
-            Err(cause) => Error::new(&code::MALFORMED_BODY, "the body broke off").caused_by(cause),
-        })
-    })
+    Ok(Expected { size: announced(headers), sha256 })
 }
 
 fn content(
@@ -187,84 +173,24 @@ fn content(
     asked: &HeaderMap,
     with_body: bool,
 ) -> Result<Response> {
-    let tag = format!("\"{}\"", hex(blob.sha256()));
-    let size = blob.size();
-    let text = |name: header::HeaderName| asked.get(name).and_then(|value| value.to_str().ok());
-    if text(header::IF_NONE_MATCH).is_some_and(|tags| matches(tags, &tag)) {
-        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response());
-    }
-    // A range of something that has changed meanwhile would be glued to the wrong half.
-    let same = text(header::IF_RANGE).is_none_or(|if_range| if_range == tag);
-    let wanted = range::parse(text(header::RANGE).filter(|_| same), size);
-    let (status, length) = match &wanted {
-        Wanted::Whole => (StatusCode::OK, size),
-        Wanted::Part(part) => (StatusCode::PARTIAL_CONTENT, part.end - part.start),
-        Wanted::Outside => return outside(size),
+    let digest = hex(blob.sha256());
+    let extra = [
+        (SHA256, digest.clone()),
+        ("x-falaj-object-id", object.id.to_string()),
+        ("x-falaj-zone", object.zone.to_string()),
+    ];
+    let download = Download {
+        size: blob.size(),
+        tag: &digest,
+        content_type: &object.content_type,
+        file_name: name.file_name(),
+        modified: object.created_at,
+        extra: &extra,
     };
-    let body = match &wanted {
-        _ if !with_body => Body::empty(),
-        Wanted::Part(part) => Body::from_stream(blob.read_range(part.clone())?),
-        _ => Body::from_stream(blob.read()),
-    };
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    let mut set = |name: header::HeaderName, value: &str| {
-        HeaderValue::from_str(value).map(|value| headers.insert(name, value)).map(drop)
-    };
-    let valid = (|| {
-        set(header::CONTENT_TYPE, &object.content_type)?;
-        set(header::CONTENT_LENGTH, &length.to_string())?;
-        set(header::CONTENT_DISPOSITION, &attachment(name))?;
-        set(header::ETAG, &tag)?;
-        set(header::LAST_MODIFIED, &http_date(object.created_at))?;
-        set(header::ACCEPT_RANGES, "bytes")?;
-        set(header::CACHE_CONTROL, "private, no-cache")?;
-        set(header::X_CONTENT_TYPE_OPTIONS, "nosniff")?;
-        set(header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'")?;
-        set(header::HeaderName::from_static(SHA256), &hex(blob.sha256()))?;
-        set(header::HeaderName::from_static("x-falaj-object-id"), &object.id.to_string())?;
-        set(header::HeaderName::from_static("x-falaj-zone"), object.zone.as_str())?;
-        if let Wanted::Part(part) = &wanted {
-            let range = format!("bytes {}-{}/{size}", part.start, part.end - 1);
-            set(header::CONTENT_RANGE, &range)?;
-        }
-        Ok::<(), header::InvalidHeaderValue>(())
-    })();
-    valid.map_err(Error::internal)?;
-    Ok(response)
-}
-
-/// A moment as HTTP writes it, to the second.
-fn http_date(moment: Timestamp) -> String {
-    let moment = chrono::DateTime::from_timestamp(moment.seconds(), 0).unwrap_or_default();
-    moment.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
-}
-
-fn outside(size: u64) -> Result<Response> {
-    let error = Error::invalid("range", "outside", format!("within the {size} bytes there are"));
-    let mut response = problem_response(&error);
-    *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
-    let range = HeaderValue::from_str(&format!("bytes */{size}")).map_err(Error::internal)?;
-    response.headers_mut().insert(header::CONTENT_RANGE, range);
-    Ok(response)
-}
-
-fn matches(tags: &str, tag: &str) -> bool {
-    tags.split(',').map(str::trim).any(|one| one == "*" || one.trim_start_matches("W/") == tag)
-}
-
-/// Names the download. Anything but plain characters is percent-encoded (RFC 6266, RFC 8187).
-fn attachment(name: &ObjectName) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let mut encoded = String::new();
-    for byte in name.file_name().bytes() {
-        if plain(byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push('%');
-            encoded.push_str(&hex(&[byte]).to_ascii_uppercase());
-        }
-    }
-    format!("attachment; filename*=UTF-8''{encoded}")
+    download.answer(asked, |part| match part {
+        _ if !with_body => Ok(Body::empty()),
+        // Only a whole read is checked against the digest.
+        part if part == (0..blob.size()) => Ok(Body::from_stream(blob.read())),
+        part => blob.read_range(part).map(Body::from_stream),
+    })
 }

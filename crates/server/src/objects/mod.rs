@@ -14,7 +14,6 @@
 mod http;
 mod name;
 mod object;
-mod range;
 mod service;
 mod store;
 #[cfg(test)]

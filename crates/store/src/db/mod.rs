@@ -14,6 +14,7 @@ mod postgres;
 mod sqlite;
 mod tx;
 mod value;
+mod version;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub(crate) use migrate::hex;
 pub use migrate::{Migration, ModuleMigrations};
 pub use tx::Tx;
 pub use value::{FromValue, Row, Value, params};
+pub use version::MIGRATIONS;
 
 use crate::record::ReplyKey;
 use postgres::PgSession;

@@ -115,6 +115,10 @@ impl<'a> Tx<'a> {
         }
     }
 
+    pub(super) fn is_sqlite(&self) -> bool {
+        matches!(self.engine, Engine::Sqlite(_))
+    }
+
     /// The time of this statement.
     #[must_use]
     pub fn now(&self) -> falaj_base::Timestamp {

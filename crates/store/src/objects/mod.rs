@@ -139,6 +139,18 @@ impl Objects {
         row::attach(tx, staged, owner_kind, owner)
     }
 
+    /// Gives a visible blob of this tenant one more owner, as part of the caller's transaction: a
+    /// copy that moves no bytes.
+    pub fn share(
+        tx: &mut Tx<'_>,
+        tenant: TenantId,
+        blob: BlobId,
+        owner_kind: &'static str,
+        owner: &str,
+    ) -> Result<()> {
+        row::share(tx, tenant, blob, owner_kind, owner)
+    }
+
     /// Takes a reference away, as part of the caller's transaction.
     pub fn detach(
         tx: &mut Tx<'_>,

@@ -146,6 +146,25 @@ fn add_ref(tx: &mut Tx<'_>, blob: BlobId, owner_kind: &str, owner: &str) -> Resu
     Ok(true)
 }
 
+/// One more owner for a blob that can be read. One that is condemned, or whose key was destroyed,
+/// cannot be.
+pub(super) fn share(
+    tx: &mut Tx<'_>,
+    tenant: TenantId,
+    blob: BlobId,
+    owner_kind: &'static str,
+    owner: &str,
+) -> Result<()> {
+    let ours = tx.query_opt(
+        "SELECT id FROM blob WHERE id = $1 AND tenant = $2",
+        &params![blob, tenant],
+    )?;
+    if ours.is_some() && add_ref(tx, blob, owner_kind, owner)? {
+        return Ok(());
+    }
+    Err(Error::new(&code::CONFLICT, "the content to be copied is no longer there"))
+}
+
 pub(super) fn detach(
     tx: &mut Tx<'_>,
     blob: BlobId,

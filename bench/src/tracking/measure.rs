@@ -1,0 +1,217 @@
+//! The measurements themselves, each on both servers.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use futures::future::try_join_all;
+
+use super::client::occurrences;
+use super::peer::Peer;
+use super::{Options, population};
+use crate::commit::per_second;
+use crate::report::{Goal, Report, median, p99};
+
+const WARM_UP: Duration = Duration::from_secs(1);
+const BATCH: usize = 1000;
+/// Enough for a 99th percentile; the slower server is given up on after a while.
+const SEARCHES: usize = 200;
+const FOUND: usize = 100;
+/// What a chart of the original's page asks for.
+const CHART: usize = 320;
+const READS: usize = 3;
+
+/// Requests per second, and what each cost the server.
+struct Rate {
+    per_second: f64,
+    cpu_micros: f64,
+}
+
+pub(crate) async fn pair(
+    report: &mut Report,
+    options: &Options,
+    engine: &str,
+    falaj: &Peer,
+    mlflow: &Peer,
+) -> Result<()> {
+    let name = |what: &str| format!("tracking, {engine}: {what}");
+
+    let (theirs, ours) = (log_metric(mlflow, options).await?, log_metric(falaj, options).await?);
+    note(report, &name("log-metric"), &theirs, &ours, 1.0);
+    let ratio = ours.per_second / theirs.per_second;
+    report.goal(&name("log-metric / MLflow"), ratio, "×", Goal::AtLeast(100.0));
+
+    let (theirs, batches) = (log_batch(mlflow, options).await?, log_batch(falaj, options).await?);
+    note(report, &name("metrics in batches"), &theirs, &batches, points_of(BATCH));
+    let ratio = batches.per_second / theirs.per_second;
+    report.goal(&name("log-batch of 1,000 / MLflow"), ratio, "×", Goal::AtLeast(100.0));
+
+    let few = population::runs(falaj, options.runs / 10).await?;
+    let mut before = search(falaj, options, &few, options.runs / 10).await?;
+    let theirs = population::runs(mlflow, options.runs).await?;
+    let mine = population::runs(falaj, options.runs).await?;
+    let mut theirs = search(mlflow, options, &theirs, options.runs).await?;
+    let mut mine = search(falaj, options, &mine, options.runs).await?;
+    let (median_theirs, median_mine) = (median(&mut theirs), median(&mut mine));
+    report.note(&name("search, MLflow, median"), median_theirs * 1e3, "ms");
+    report.note(&name("search, median"), median_mine * 1e3, "ms");
+    let ratio = median_theirs / median_mine;
+    report.goal(&name("search: MLflow / ours"), ratio, "×", Goal::AtLeast(20.0));
+    report.goal(&name("search, p99"), p99(&mut mine) * 1e3, "ms", Goal::AtMost(50.0));
+    let growth = median_mine / median(&mut before);
+    report.goal(&name("search at 10 × the runs"), growth, "×", Goal::AtMost(1.5));
+
+    let theirs = history(mlflow, options).await?;
+    let mine = history(falaj, options).await?;
+    for ((what, theirs), (_, mine)) in theirs.into_iter().zip(mine) {
+        report.note(&name(&format!("{what}, MLflow")), theirs * 1e3, "ms");
+        report.note(&name(what), mine * 1e3, "ms");
+        let what = name(&format!("{what}: MLflow / ours"));
+        report.goal(&what, theirs / mine, "×", Goal::AtLeast(20.0));
+    }
+
+    // Now that there are runs and points, logging must cost what it cost when there were none.
+    let later = log_metric(falaj, options).await?;
+    let growth = ours.per_second / later.per_second;
+    report.goal(&name("log-metric, empty / full"), growth, "×", Goal::AtMost(1.5));
+    let later = log_batch(falaj, options).await?;
+    let growth = batches.per_second / later.per_second;
+    report.goal(&name("log-batch, empty / full"), growth, "×", Goal::AtMost(1.5));
+
+    let (theirs, ours) = (mlflow.resident()?, falaj.resident()?);
+    report.note(&name("resident memory, MLflow"), theirs, "MB");
+    report.note(&name("resident memory"), ours, "MB");
+    report.goal(&name("resident memory / MLflow"), ours / theirs, "×", Goal::AtMost(0.1));
+    Ok(())
+}
+
+fn note(report: &Report, what: &str, theirs: &Rate, ours: &Rate, each: f64) {
+    report.note(&format!("{what}, MLflow"), theirs.per_second * each, "/s");
+    report.note(what, ours.per_second * each, "/s");
+    report.note(&format!("{what}, MLflow, server CPU a request"), theirs.cpu_micros, "µs");
+    report.note(&format!("{what}, server CPU a request"), ours.cpu_micros, "µs");
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a count of points is far below 2^52")]
+fn points_of(count: usize) -> f64 {
+    count as f64
+}
+
+/// Each connection logs into a run of its own, one point a request.
+async fn log_metric(peer: &Peer, options: &Options) -> Result<Rate> {
+    rate(peer, options, "/api/2.0/mlflow/runs/log-metric", |run, number| {
+        Ok(format!(
+            r#"{{"run_id":"{run}","key":"loss","value":0.{number},"timestamp":{number},"step":{number}}}"#
+        ))
+    })
+    .await
+}
+
+/// Ten metrics, a hundred steps of each.
+async fn log_batch(peer: &Peer, options: &Options) -> Result<Rate> {
+    rate(peer, options, "/api/2.0/mlflow/runs/log-batch", |run, number| {
+        let mut body = format!(r#"{{"run_id":"{run}","metrics":["#);
+        for index in 0..BATCH {
+            let (comma, key) = (if index == 0 { "" } else { "," }, index % 10);
+            let step = number * 100 + index / 10;
+            write!(
+                body,
+                r#"{comma}{{"key":"metric {key}","value":{step}.5,"timestamp":{step},"step":{step}}}"#
+            )?;
+        }
+        body.push_str("]}");
+        Ok(body)
+    })
+    .await
+}
+
+async fn rate(
+    peer: &Peer,
+    options: &Options,
+    path: &str,
+    body: impl Fn(&str, usize) -> Result<String>,
+) -> Result<Rate> {
+    let experiment = peer.new_experiment().await?;
+    let mut lanes = Vec::new();
+    for _ in 0..options.connections {
+        lanes.push((peer.new_run(&experiment).await?, AtomicUsize::new(0)));
+    }
+    let send = async |time: Duration| -> Result<usize> {
+        let until = Instant::now() + time;
+        let each = lanes.iter().map(async |(run, sent)| -> Result<usize> {
+            let mut connection = peer.connect().await?;
+            let mut count = 0;
+            while Instant::now() < until {
+                let number = sent.fetch_add(1, Ordering::Relaxed);
+                connection.post(path, &body(run, number)?).await?;
+                count += 1;
+            }
+            Ok(count)
+        });
+        Ok(try_join_all(each).await?.into_iter().sum())
+    };
+    send(WARM_UP).await?;
+    let (before, began) = (peer.cpu_seconds()?, Instant::now());
+    let count = send(options.time()).await?;
+    let (used, took) = (peer.cpu_seconds()? - before, began.elapsed());
+    let rate = per_second(count, took);
+    Ok(Rate { per_second: rate, cpu_micros: used * 1e6 / (rate * took.as_secs_f64()) })
+}
+
+/// How long searches take, one after the other; no two ask for the same.
+async fn search(
+    peer: &Peer,
+    options: &Options,
+    experiment: &str,
+    runs: usize,
+) -> Result<Vec<f64>> {
+    let mut connection = peer.connect().await?;
+    let until = Instant::now() + options.time() * 3;
+    let mut times = Vec::new();
+    for number in 0..SEARCHES {
+        let body = format!(
+            r#"{{"experiment_ids":["{experiment}"],"filter":"metrics.acc > 0.{:04} AND params.lr = '0.01'","order_by":["metrics.loss DESC"],"max_results":{FOUND}}}"#,
+            1000 + number * 17
+        );
+        let began = Instant::now();
+        let reply = connection.post("/api/2.0/mlflow/runs/search", &body).await?;
+        let took = began.elapsed().as_secs_f64();
+        let found = occurrences(reply, "artifact_uri")?;
+        // More than half of all runs pass the first condition, a quarter the second.
+        ensure!(found == FOUND.min(found.max(runs / 16)), "{} found {found} runs", peer.name);
+        if number > 0 {
+            times.push(took);
+        }
+        if Instant::now() > until && times.len() >= READS {
+            break;
+        }
+    }
+    Ok(times)
+}
+
+/// Reading every point, and a chart of them.
+async fn history(peer: &Peer, options: &Options) -> Result<[(&'static str, f64); 2]> {
+    let run = population::points(peer, options.points).await?;
+    let all = format!("/api/2.0/mlflow/metrics/get-history?run_id={run}&metric_key=long");
+    let chart = format!(
+        "/ajax-api/2.0/mlflow/metrics/get-history-bulk-interval?run_ids={run}&metric_key=long&max_results={CHART}"
+    );
+    let whole = read(peer, &all, options.points..=options.points).await?;
+    // The original adds the last point to its sample.
+    let sampled = read(peer, &chart, CHART.min(options.points)..=CHART + 1).await?;
+    Ok([("history, every point", whole), ("history, a chart", sampled)])
+}
+
+async fn read(peer: &Peer, path: &str, wanted: std::ops::RangeInclusive<usize>) -> Result<f64> {
+    let mut connection = peer.connect().await?;
+    let mut times = Vec::new();
+    for _ in 0..READS {
+        let began = Instant::now();
+        let reply = connection.get(path).await?;
+        times.push(began.elapsed().as_secs_f64());
+        let points = occurrences(reply, "timestamp")?;
+        ensure!(wanted.contains(&points), "{}: {points} points from {path}", peer.name);
+    }
+    Ok(median(&mut times))
+}

@@ -1,0 +1,84 @@
+//! Experiment tracking beside the real MLflow: both servers in one run, the same client, the same
+//! data. Each measurement is taken on one and then on the other.
+//!
+//! Must hold: what is compared was checked to be the same work; a reply that is not a 200, or holds
+//! less than was asked for, ends the measurement.
+//!
+//! Not here: correctness (`tests/mlflow`), and the time of artifact uploads, which is the disk's.
+
+mod client;
+mod measure;
+mod original;
+mod peer;
+mod population;
+mod process;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use falaj_testkit::database::{POSTGRES_URL, PostgresDatabase};
+
+use crate::report::Report;
+use peer::Peer;
+
+/// What is measured, and how much of it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The Python that has MLflow; by default the one of the tests.
+    #[arg(long, env = "FALAJ_MLFLOW_PYTHON")]
+    mlflow_python: Option<PathBuf>,
+    /// Runs to search among.
+    #[arg(long, default_value_t = 100_000)]
+    runs: usize,
+    /// Points of one metric to read back.
+    #[arg(long, default_value_t = 1_000_000)]
+    points: usize,
+    /// How long each rate is measured, in seconds.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Connections that log at the same time.
+    #[arg(long, default_value_t = 16)]
+    connections: usize,
+}
+
+impl Options {
+    fn time(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+
+    fn python(&self) -> Result<PathBuf> {
+        if let Some(path) = &self.mlflow_python {
+            return Ok(path.clone());
+        }
+        let cache = std::env::var_os("CACHE").map(PathBuf::from).or_else(|| {
+            let home = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+            let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+            home.map(|home| home.join("falaj"))
+        });
+        let python = cache.context("no HOME")?.join("mlflow-venv/bin/python");
+        anyhow::ensure!(
+            python.exists(),
+            "{} does not exist: `make setup` installs MLflow, or name a Python with --mlflow-python",
+            python.display()
+        );
+        Ok(python)
+    }
+}
+
+pub(crate) async fn measure(report: &mut Report, options: &Options) -> Result<()> {
+    let python = options.python()?;
+    let falaj = Peer::falaj(None).await?;
+    let mlflow = Peer::mlflow(&python, None).await?;
+    measure::pair(report, options, "SQLite", &falaj, &mlflow).await?;
+    drop((falaj, mlflow));
+    if std::env::var_os(POSTGRES_URL).is_none() {
+        report.note(&format!("tracking, PostgreSQL: {POSTGRES_URL} is not set"), f64::NAN, "");
+        return Ok(());
+    }
+    let ours = PostgresDatabase::create().await?.context("no PostgreSQL")?;
+    let theirs = PostgresDatabase::create().await?.context("no PostgreSQL")?;
+    let falaj = Peer::falaj(Some(ours.url())).await?;
+    let mlflow = Peer::mlflow(&python, Some(theirs.url())).await?;
+    measure::pair(report, options, "PostgreSQL", &falaj, &mlflow).await
+}

@@ -1,0 +1,94 @@
+//! The outermost layer: other spellings of a path become the one that is routed, and errors leave
+//! in the words of the protocol that was spoken.
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use falaj_base::Name;
+use http::Uri;
+use http::uri::PathAndQuery;
+
+use crate::error::translate;
+
+/// The project that the path itself named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathPlace {
+    pub tenant: Name,
+    pub project: Name,
+}
+
+/// Rewrites the path, runs the rest, and translates what comes back.
+pub async fn speak(mut request: Request, next: Next) -> Response {
+    if let Some((place, path)) = routed(request.uri()) {
+        if let Some(place) = place {
+            request.extensions_mut().insert(place);
+        }
+        *request.uri_mut() = path;
+    }
+    if !is_ours(request.uri().path()) {
+        return next.run(request).await;
+    }
+    translate(next.run(request).await)
+}
+
+/// Whether the path belongs to MLflow's protocol.
+fn is_ours(path: &str) -> bool {
+    let rest = path.strip_prefix("/api/2.0/").or_else(|| path.strip_prefix("/api/3.0/"));
+    rest.is_some_and(|rest| rest.starts_with("mlflow"))
+        || matches!(path, "/get-artifact" | "/model-versions/get-artifact" | "/v1/traces")
+}
+
+/// The path that is routed, where it differs from the one that was asked for.
+fn routed(uri: &Uri) -> Option<(Option<PathPlace>, Uri)> {
+    let whole = uri.path_and_query()?.as_str();
+    let (place, rest) = match prefix(whole) {
+        Some((place, rest)) => (Some(place), rest),
+        None => (None, whole),
+    };
+    let rewritten = match rest.strip_prefix("/ajax-api/") {
+        Some(tail) => format!("/api/{tail}"),
+        None if place.is_some() => rest.to_owned(),
+        None => return None,
+    };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(rewritten.parse::<PathAndQuery>().ok()?);
+    Some((place, Uri::from_parts(parts).ok()?))
+}
+
+/// Splits `/t/acme/vision/api/…` into the place and the rest.
+fn prefix(path: &str) -> Option<(PathPlace, &str)> {
+    let rest = path.strip_prefix("/t/")?;
+    let (tenant, rest) = rest.split_once('/')?;
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (project, rest) = rest.split_at(end);
+    let place = PathPlace { tenant: Name::new(tenant).ok()?, project: Name::new(project).ok()? };
+    rest.starts_with('/').then_some((place, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_spellings_become_the_routed_one() {
+        for (asked, place, path) in [
+            ("/ajax-api/2.0/mlflow/runs/get?run_id=1", None, "/api/2.0/mlflow/runs/get?run_id=1"),
+            ("/t/acme/vision/api/2.0/mlflow/x", Some("acme/vision"), "/api/2.0/mlflow/x"),
+            ("/t/acme/vision/ajax-api/2.0/mlflow/x", Some("acme/vision"), "/api/2.0/mlflow/x"),
+            ("/t/acme/vision/health", Some("acme/vision"), "/health"),
+        ] {
+            let (found, uri) = routed(&asked.parse().unwrap()).unwrap();
+            assert_eq!(uri.to_string(), path, "{asked}");
+            let found = found.map(|p| format!("{}/{}", p.tenant, p.project));
+            assert_eq!(found.as_deref(), place, "{asked}");
+        }
+    }
+
+    #[test]
+    fn everything_else_stays_as_it_is() {
+        for path in ["/", "/v1/tenants", "/api/2.0/mlflow/x", "/t/acme", "/t/A/b/api/x", "/t//x/y"]
+        {
+            assert!(routed(&path.parse().unwrap()).is_none(), "{path}");
+        }
+    }
+}

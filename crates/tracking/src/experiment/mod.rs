@@ -1,0 +1,10 @@
+//! Experiments: named collections of runs.
+
+#[allow(clippy::module_inception, reason = "the noun of this folder")]
+mod experiment;
+pub mod http;
+mod service;
+pub(crate) mod store;
+
+pub use experiment::{Experiment, ExperimentId, Stage, ViewType};
+pub(crate) use service::require_active;

@@ -1,0 +1,183 @@
+//! Metric histories over the MLflow protocol.
+
+use std::sync::Arc;
+
+use falaj_base::Result;
+use falaj_mlflow::error::{invalid, refused, required_text};
+use falaj_mlflow::{Api, Call, Places, wire as read};
+use falaj_web::Endpoint;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::history::Steps;
+use super::point::Point;
+use super::sample::Sampling;
+use crate::run::http::run_id;
+use crate::run::wire::MetricValue;
+use crate::{RUN_READ, Tracking};
+
+/// The most runs in one bulk request, points in one bulk reply, and points of a run in a chart.
+const MOST_RUNS: usize = 100;
+const MOST_IN_BULK: usize = 25_000;
+const MOST_IN_CHART: i64 = 2500;
+
+pub(crate) fn routes(tracking: Arc<Tracking>, places: Places) -> Vec<Endpoint> {
+    Api::new(tracking, places)
+        .get("/api/2.0/mlflow/metrics/get-history", &RUN_READ, "Read a metric's history", history)
+        .get(
+            "/api/2.0/mlflow/metrics/get-history-bulk",
+            &RUN_READ,
+            "Read a metric's history in several runs",
+            bulk,
+        )
+        .get(
+            "/api/2.0/mlflow/metrics/get-history-bulk-interval",
+            &RUN_READ,
+            "Sample a metric's history in several runs, for a chart",
+            interval,
+        )
+        .into()
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct History {
+    #[serde(alias = "runId")]
+    run_id: Option<String>,
+    #[serde(alias = "runUuid")]
+    run_uuid: Option<String>,
+    #[serde(alias = "metricKey")]
+    metric_key: Option<String>,
+    #[serde(alias = "maxResults", deserialize_with = "read::int")]
+    max_results: Option<i64>,
+    #[serde(alias = "pageToken")]
+    page_token: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Points {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    metrics: Vec<MetricValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_page_token: Option<String>,
+}
+
+async fn history(t: Arc<Tracking>, call: Call, query: History) -> Result<Points> {
+    let run = run_id(query.run_id, query.run_uuid)?;
+    let key = required_text("metric_key", query.metric_key)?;
+    let limit = match query.max_results {
+        None => usize::MAX,
+        Some(limit) => usize::try_from(limit).ok().filter(|limit| *limit > 0).ok_or_else(|| {
+            invalid("max_results", &json!(limit), "it must be a positive integer")
+        })?,
+    };
+    let after = query.page_token.filter(|token| !token.is_empty());
+    let after = after.map(|token| token.parse()).transpose()?;
+    let page = t.metric_history(&call, &run, &key, after, limit).await?;
+    Ok(Points {
+        metrics: page.points.into_iter().map(|point| shape(&key, point, None)).collect(),
+        next_page_token: page.next.map(|next| next.to_string()),
+    })
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct Bulk {
+    #[serde(deserialize_with = "read::list")]
+    run_id: Vec<String>,
+    metric_key: Option<String>,
+    #[serde(deserialize_with = "read::int")]
+    max_results: Option<i64>,
+}
+
+async fn bulk(t: Arc<Tracking>, call: Call, query: Bulk) -> Result<Points> {
+    if query.run_id.is_empty() {
+        return Err(refused("GetMetricHistoryBulk request must specify at least one run_id."));
+    }
+    require_few("GetMetricHistoryBulk", "run_id", &query.run_id)?;
+    let key = query
+        .metric_key
+        .filter(|key| !key.is_empty())
+        .ok_or_else(|| refused("GetMetricHistoryBulk request must specify a metric_key."))?;
+    let limit = query.max_results.and_then(|limit| usize::try_from(limit).ok());
+    let limit = limit.unwrap_or(MOST_IN_BULK).min(MOST_IN_BULK);
+    let found = t.metric_histories(&call, &query.run_id, &key, limit).await?;
+    Ok(many(&key, found))
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct Interval {
+    #[serde(deserialize_with = "read::list")]
+    run_ids: Vec<String>,
+    metric_key: Option<String>,
+    #[serde(deserialize_with = "read::int")]
+    start_step: Option<i64>,
+    #[serde(deserialize_with = "read::int")]
+    end_step: Option<i64>,
+    #[serde(deserialize_with = "read::int")]
+    max_results: Option<i64>,
+    /// `spikes` keeps the lowest and highest point of every stretch.
+    sampling: Option<String>,
+}
+
+async fn interval(t: Arc<Tracking>, call: Call, query: Interval) -> Result<Points> {
+    if query.run_ids.is_empty() {
+        return Err(falaj_mlflow::error::missing("run_ids"));
+    }
+    require_few("GetMetricHistoryBulkInterval", "run_ids", &query.run_ids)?;
+    let key = required_text("metric_key", query.metric_key)?;
+    let steps = match (query.start_step, query.end_step) {
+        (None, None) => Steps::ALL,
+        (Some(first), Some(last)) if first <= last => Steps { first, last },
+        (Some(first), Some(last)) => {
+            return Err(refused(format!(
+                "end_step must be greater than start_step. Found start_step={first} and \
+                 end_step={last}."
+            )));
+        }
+        _ => {
+            return Err(refused(
+                "If either start step or end step are specified, both must be specified.",
+            ));
+        }
+    };
+    let max = match query.max_results.unwrap_or(MOST_IN_CHART) {
+        max @ 1..=MOST_IN_CHART => usize::try_from(max).map_err(falaj_base::Error::internal)?,
+        _ => {
+            let text = format!("max_results must be between 1 and {MOST_IN_CHART}.");
+            return Err(refused(text).at("max_results"));
+        }
+    };
+    let sampling = query.sampling.map_or(Ok(Sampling::default()), |text| text.parse())?;
+    let found = t.sampled_histories(&call, &query.run_ids, &key, steps, (max, sampling)).await?;
+    Ok(many(&key, found))
+}
+
+fn require_few(request: &str, field: &str, runs: &[String]) -> Result<()> {
+    if runs.len() <= MOST_RUNS {
+        return Ok(());
+    }
+    Err(refused(format!(
+        "{request} request must specify at most {MOST_RUNS} {field}s. Received {} {field}s.",
+        runs.len()
+    )))
+}
+
+fn many(key: &str, found: Vec<(String, Vec<Point>)>) -> Points {
+    let metrics = found.into_iter().flat_map(|(run, points)| {
+        points.into_iter().map(move |point| shape(key, point, Some(run.clone())))
+    });
+    Points { metrics: metrics.collect(), next_page_token: None }
+}
+
+fn shape(key: &str, point: Point, run_id: Option<String>) -> MetricValue {
+    MetricValue {
+        key: key.to_owned(),
+        value: point.value(),
+        timestamp: point.timestamp(),
+        step: point.step(),
+        run_id,
+    }
+}

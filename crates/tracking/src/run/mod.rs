@@ -1,0 +1,16 @@
+//! Runs: one try, with its parameters, metrics, tags and results.
+
+pub mod http;
+mod id;
+mod log;
+mod naming;
+#[allow(clippy::module_inception, reason = "the noun of this folder")]
+mod run;
+mod service;
+pub(crate) mod store;
+pub(crate) mod wire;
+
+pub use id::RunId;
+pub use log::{Batch, LoggedMetric};
+pub use run::{Run, RunData, RunInfo, RunStatus};
+pub use service::NewRun;

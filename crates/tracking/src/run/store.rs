@@ -1,0 +1,251 @@
+//! Runs in the database.
+
+use falaj_base::{Result, ProjectId};
+use falaj_store::db::{Row, Tx, Value, params};
+
+use super::id::RunId;
+use super::run::{Run, RunData, RunInfo, RunStatus};
+use crate::experiment::{ExperimentId, Stage};
+use crate::homes::Address;
+use crate::{key, metric};
+
+const COLUMNS: &str = "r.id, r.experiment, e.id AS experiment_id, r.name, r.status, r.user_id,
+    r.start_time, r.end_time, r.stage, r.artifact_uri";
+
+/// How many runs one statement asks for.
+const AT_ONCE: usize = 500;
+
+pub(crate) fn address(tx: &mut Tx<'_>, run: RunId) -> Result<Option<Address>> {
+    let row = tx.query_opt(
+        "SELECT e.project, e.no, e.id FROM run r JOIN experiment e ON e.no = r.experiment
+         WHERE r.id = $1",
+        &params![run],
+    )?;
+    row.map(|row| {
+        Ok(Address {
+            project: row.get::<ProjectId>("project")?,
+            experiment: row.get("no")?,
+            experiment_id: row.get("id")?,
+        })
+    })
+    .transpose()
+}
+
+pub(crate) fn insert(tx: &mut Tx<'_>, run: &RunInfo) -> Result<()> {
+    let version = tx.version()?;
+    tx.execute(
+        "INSERT INTO run (id, experiment, name, status, user_id, start_time, end_time, stage,
+             deleted_at, artifact_uri, touched)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        &params![
+            run.id,
+            run.experiment,
+            &run.name,
+            run.status,
+            &run.user_id,
+            run.start_time,
+            run.end_time,
+            run.stage,
+            None::<i64>,
+            &run.artifact_uri,
+            version,
+        ],
+    )
+    .map(drop)
+}
+
+pub(crate) fn find(tx: &mut Tx<'_>, run: RunId) -> Result<Option<RunInfo>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM run r JOIN experiment e ON e.no = r.experiment WHERE r.id = $1"
+    );
+    tx.query_opt(&sql, &params![run])?.as_ref().map(read).transpose()
+}
+
+/// Marks a run as changed and tells in which stage it is. It is the first statement of every
+/// change, so that changes of one run wait for each other here and nowhere else.
+pub(crate) fn touch(tx: &mut Tx<'_>, run: RunId) -> Result<Option<Stage>> {
+    let version = tx.version()?;
+    tx.query_opt(
+        "UPDATE run SET touched = $2 WHERE id = $1 RETURNING stage",
+        &params![run, version],
+    )?
+    .map(|row| row.get("stage"))
+    .transpose()
+}
+
+/// What an update changes; an absent field stays.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Update {
+    pub(crate) status: Option<RunStatus>,
+    pub(crate) end_time: Option<i64>,
+    pub(crate) name: Option<String>,
+}
+
+pub(crate) fn update(tx: &mut Tx<'_>, run: RunId, update: &Update) -> Result<()> {
+    tx.execute(
+        "UPDATE run SET status = COALESCE($2, status), end_time = COALESCE($3, end_time),
+             name = COALESCE($4, name) WHERE id = $1",
+        &params![run, update.status, update.end_time, update.name.clone()],
+    )
+    .map(drop)
+}
+
+pub(crate) fn set_stage(tx: &mut Tx<'_>, run: RunId, stage: Stage, now: i64) -> Result<()> {
+    let deleted_at = (stage == Stage::Deleted).then_some(now);
+    tx.execute(
+        "UPDATE run SET stage = $2, deleted_at = $3 WHERE id = $1",
+        &params![run, stage, deleted_at],
+    )
+    .map(drop)
+}
+
+/// The runs with these ids, in their order, with all that was logged; unknown ids are left out.
+pub(crate) fn load(tx: &mut Tx<'_>, ids: &[RunId]) -> Result<Vec<Run>> {
+    let mut runs = Vec::with_capacity(ids.len());
+    for ids in ids.chunks(AT_ONCE) {
+        let mut found = infos(tx, ids)?;
+        let mut data = data(tx, ids)?;
+        for id in ids {
+            if let Some(info) = found.remove(id) {
+                runs.push(Run { info, data: data.remove(id).unwrap_or_default() });
+            }
+        }
+    }
+    Ok(runs)
+}
+
+pub(crate) fn infos(
+    tx: &mut Tx<'_>,
+    ids: &[RunId],
+) -> Result<std::collections::HashMap<RunId, RunInfo>> {
+    let (list, values) = id_list(ids);
+    let sql = format!(
+        "SELECT {COLUMNS} FROM run r JOIN experiment e ON e.no = r.experiment WHERE r.id IN ({list})"
+    );
+    let rows = tx.query(&sql, &values)?;
+    rows.iter().map(|row| read(row).map(|info| (info.id, info))).collect()
+}
+
+fn data(
+    tx: &mut Tx<'_>,
+    ids: &[RunId],
+) -> Result<std::collections::HashMap<RunId, RunData>> {
+    let (list, values) = id_list(ids);
+    let mut all: std::collections::HashMap<RunId, RunData> = std::collections::HashMap::new();
+    let latest = metric::latest::latest(tx, ids)?;
+    let names = key::names(tx, latest.iter().map(|(_, key, _)| *key))?;
+    for (run, key, latest) in latest {
+        if let Some(name) = names.get(&key) {
+            all.entry(run).or_default().metrics.push((name.clone(), latest.last));
+        }
+    }
+    for (table, pick) in [
+        ("param", (|data| &mut data.params) as fn(&mut RunData) -> &mut Vec<(String, String)>),
+        ("run_tag", |data| &mut data.tags),
+    ] {
+        let sql = format!(
+            "SELECT t.run, k.name, t.value FROM {table} t JOIN tracking_key k ON k.no = t.key
+             WHERE t.run IN ({list})"
+        );
+        tx.scan(&sql, &values, |row| {
+            let data = all.entry(row.get("run")?).or_default();
+            pick(data).push((row.get("name")?, row.get("value")?));
+            Ok(())
+        })?;
+    }
+    for data in all.values_mut() {
+        data.params.sort_unstable();
+        data.tags.sort_unstable();
+        data.metrics.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    }
+    Ok(all)
+}
+
+/// `$1, $2, …` and the values for it. The list is padded to a power of two by repeating the last
+/// id, so that few different statements are ever prepared.
+pub(crate) fn id_list(ids: &[RunId]) -> (String, Vec<Value>) {
+    let padded = ids.len().max(1).next_power_of_two();
+    let last = ids.last().copied();
+    let values: Vec<Value> = ids
+        .iter()
+        .copied()
+        .map(Value::from)
+        .chain(std::iter::repeat_n(last.map_or(Value::Null, Value::from), padded - ids.len()))
+        .collect();
+    let list: Vec<String> = (1..=padded).map(|at| format!("${at}")).collect();
+    (list.join(", "), values)
+}
+
+/// The parameters of a run under the given keys.
+pub(crate) fn param_values(
+    tx: &mut Tx<'_>,
+    run: RunId,
+) -> Result<std::collections::HashMap<i64, String>> {
+    let mut found = std::collections::HashMap::new();
+    tx.scan("SELECT key, value FROM param WHERE run = $1", &params![run], |row| {
+        found.insert(row.get("key")?, row.get("value")?);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+pub(crate) fn insert_param(tx: &mut Tx<'_>, run: RunId, key: i64, value: &str) -> Result<()> {
+    tx.execute(
+        "INSERT INTO param (run, key, value) VALUES ($1, $2, $3)",
+        &params![run, key, value],
+    )
+    .map(drop)
+}
+
+pub(crate) fn set_tag(tx: &mut Tx<'_>, run: RunId, key: i64, value: &str) -> Result<()> {
+    tx.execute(
+        "INSERT INTO run_tag (run, key, value) VALUES ($1, $2, $3)
+         ON CONFLICT (run, key) DO UPDATE SET value = excluded.value",
+        &params![run, key, value],
+    )
+    .map(drop)
+}
+
+pub(crate) fn tag(tx: &mut Tx<'_>, run: RunId, key: i64) -> Result<Option<String>> {
+    tx.query_opt("SELECT value FROM run_tag WHERE run = $1 AND key = $2", &params![run, key])?
+        .map(|row| row.get("value"))
+        .transpose()
+}
+
+pub(crate) fn delete_tag(tx: &mut Tx<'_>, run: RunId, key: i64) -> Result<bool> {
+    let sql = "DELETE FROM run_tag WHERE run = $1 AND key = $2";
+    Ok(tx.execute(sql, &params![run, key])? > 0)
+}
+
+/// After a restore from the other engine, versions may be ahead of this engine's count: such runs
+/// would be read again by every search. They are stamped anew.
+pub(crate) fn settle_versions(tx: &mut Tx<'_>) -> Result<()> {
+    let version = tx.version()?;
+    let ahead = tx.query(
+        "SELECT e.no FROM experiment e
+         WHERE (SELECT MAX(r.touched) FROM run r WHERE r.experiment = e.no) > $1",
+        &params![version],
+    )?;
+    for row in ahead {
+        tx.execute(
+            "UPDATE run SET touched = $2 WHERE experiment = $1 AND touched > $2",
+            &params![row.get::<i64>("no")?, version],
+        )?;
+    }
+    Ok(())
+}
+
+fn read(row: &Row) -> Result<RunInfo> {
+    Ok(RunInfo {
+        id: row.get("id")?,
+        experiment: row.get("experiment")?,
+        experiment_id: row.get::<ExperimentId>("experiment_id")?,
+        name: row.get("name")?,
+        user_id: row.get("user_id")?,
+        status: row.get("status")?,
+        start_time: row.get("start_time")?,
+        end_time: row.get("end_time")?,
+        stage: row.get("stage")?,
+        artifact_uri: row.get("artifact_uri")?,
+    })
+}

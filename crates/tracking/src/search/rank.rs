@@ -1,0 +1,179 @@
+//! Putting runs in order, and going on after the last one of a page.
+//!
+//! The order is MLflow's: numbers, then NaN, then what is absent, in either direction; equal runs
+//! by start time, the latest first, and at last by id.
+
+use std::cmp::Ordering;
+
+use falaj_mlflow::filter::{Aggregate, Field, OrderBy};
+use serde::{Deserialize, Serialize};
+
+use super::column::{Numbers, Row, Texts};
+use super::frame::{Base, Frame};
+use crate::run::RunId;
+
+/// What a run is ordered by, for one clause.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Key {
+    #[serde(rename = "n")]
+    Number(f64),
+    #[serde(rename = "t")]
+    Text(String),
+    #[serde(rename = "x")]
+    NaN,
+    #[serde(rename = "o")]
+    Absent,
+}
+
+impl Key {
+    fn number(value: f64) -> Self {
+        if value.is_nan() { Self::NaN } else { Self::Number(value) }
+    }
+
+    const fn class(&self) -> u8 {
+        match self {
+            Self::Number(_) | Self::Text(_) => 0,
+            Self::NaN => 1,
+            Self::Absent => 2,
+        }
+    }
+
+    fn compare(&self, other: &Self, ascending: bool) -> Ordering {
+        let values = match (self, other) {
+            (Self::Number(a), Self::Number(b)) => a.total_cmp(b),
+            (Self::Text(a), Self::Text(b)) => a.cmp(b),
+            _ => return self.class().cmp(&other.class()),
+        };
+        if ascending { values } else { values.reverse() }
+    }
+}
+
+/// Everything that decides a run's place: what a page token holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Place {
+    #[serde(rename = "k")]
+    pub(super) keys: Vec<Key>,
+    #[serde(rename = "s")]
+    pub(super) start_time: i64,
+    #[serde(rename = "r")]
+    pub(super) run: String,
+}
+
+pub(super) fn compare(a: &Place, b: &Place, order: &[OrderBy]) -> Ordering {
+    let keys = a.keys.iter().zip(&b.keys).zip(order);
+    keys.map(|((a, b), by)| a.compare(b, by.ascending))
+        .find(|way| way.is_ne())
+        .unwrap_or_else(|| b.start_time.cmp(&a.start_time).then_with(|| a.run.cmp(&b.run)))
+}
+
+/// How one clause reads a frame.
+enum Source<'f> {
+    Number(&'f Numbers, &'f [f64]),
+    Text(&'f Texts, Vec<u32>),
+    Base(fn(&Base) -> Key),
+    Nothing,
+}
+
+impl Source<'_> {
+    fn key(&self, frame: &Frame, row: Row) -> Key {
+        let at = row as usize;
+        match self {
+            Source::Number(numbers, values) if numbers.there[at] => Key::number(values[at]),
+            Source::Text(texts, _) => {
+                texts.get(row).map_or(Key::Absent, |text| Key::Text(text.to_string()))
+            }
+            Source::Base(read) => read(&frame.runs[at]),
+            Source::Number(..) | Source::Nothing => Key::Absent,
+        }
+    }
+
+    /// The same as comparing the keys, without making texts.
+    fn compare(&self, frame: &Frame, a: Row, b: Row, ascending: bool) -> Ordering {
+        let Source::Text(texts, ranks) = self else {
+            return self.key(frame, a).compare(&self.key(frame, b), ascending);
+        };
+        let rank = |row: Row| match texts.codes[row as usize] {
+            0 => None,
+            code => Some(ranks[code as usize]),
+        };
+        match (rank(a), rank(b)) {
+            (Some(a), Some(b)) if ascending => a.cmp(&b),
+            (Some(a), Some(b)) => b.cmp(&a),
+            (a, b) => a.is_none().cmp(&b.is_none()),
+        }
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "times in milliseconds are far below 2^53")]
+fn source<'f>(frame: &'f Frame, field: &Field) -> Source<'f> {
+    match field {
+        Field::Metric { aggregate, .. } => match frame.numbers(field) {
+            None => Source::Nothing,
+            Some(numbers) => Source::Number(
+                numbers,
+                match aggregate {
+                    Aggregate::Min => &numbers.least,
+                    Aggregate::Max => &numbers.greatest,
+                    Aggregate::Latest | Aggregate::Undecided => &numbers.latest,
+                },
+            ),
+        },
+        Field::Attribute("start_time") => Source::Base(|run| Key::Number(run.start_time as f64)),
+        Field::Attribute("end_time") => {
+            Source::Base(|run| run.end_time.map_or(Key::Absent, |time| Key::Number(time as f64)))
+        }
+        Field::Attribute("status") => {
+            Source::Base(|run| Key::Text(run.status.as_str().to_owned()))
+        }
+        Field::Attribute("run_id") => Source::Base(|run| Key::Text(run.id.to_string())),
+        field => frame.texts(field).map_or(Source::Nothing, |texts| Source::Text(texts, ranks(texts))),
+    }
+}
+
+/// Where each distinct text stands among all of them.
+fn ranks(texts: &Texts) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..).take(texts.words.len()).collect();
+    order.sort_unstable_by(|a, b| texts.words[*a as usize].cmp(&texts.words[*b as usize]));
+    let mut ranks = vec![0; order.len()];
+    for (rank, code) in (0..).zip(order) {
+        ranks[code as usize] = rank;
+    }
+    ranks
+}
+
+/// The first `limit` of the chosen runs that come after `after`, in order, with their places.
+pub(super) fn first(
+    frame: &Frame,
+    chosen: &[bool],
+    order: &[OrderBy],
+    after: Option<&Place>,
+    limit: usize,
+) -> Vec<(RunId, Place)> {
+    let sources: Vec<Source<'_>> = order.iter().map(|by| source(frame, &by.field)).collect();
+    let place = |row: Row| {
+        let base = &frame.runs[row as usize];
+        Place {
+            keys: sources.iter().map(|source| source.key(frame, row)).collect(),
+            start_time: base.start_time,
+            run: base.id.to_string(),
+        }
+    };
+    let mut rows: Vec<Row> = (0..).zip(chosen).filter(|(_, chosen)| **chosen).map(|(row, _)| row).collect();
+    if let Some(after) = after {
+        rows.retain(|row| compare(&place(*row), after, order).is_gt());
+    }
+    let by_place = |a: &Row, b: &Row| {
+        let clauses = sources.iter().zip(order);
+        let decided = clauses
+            .map(|(source, by)| source.compare(frame, *a, *b, by.ascending))
+            .find(|way| way.is_ne());
+        let (a, b) = (&frame.runs[*a as usize], &frame.runs[*b as usize]);
+        decided.unwrap_or_else(|| b.start_time.cmp(&a.start_time).then_with(|| a.id.cmp(&b.id)))
+    };
+    if rows.len() > limit {
+        rows.select_nth_unstable_by(limit, by_place);
+        rows.truncate(limit);
+    }
+    rows.sort_unstable_by(by_place);
+    rows.into_iter().map(|row| (frame.runs[row as usize].id, place(row))).collect()
+}

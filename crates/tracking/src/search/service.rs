@@ -1,0 +1,172 @@
+//! The search verb.
+
+use std::sync::PoisonError;
+
+use falaj_base::{Error, Result, code};
+use falaj_mlflow::filter::{self, Expr, Field, OrderBy};
+use falaj_mlflow::{Call, page};
+use falaj_store::db::Tx;
+
+use super::datasets::Datasets;
+use super::frame::loaded_as;
+use super::rank::{self, Place};
+use super::select::select;
+use crate::access::resource;
+use crate::experiment::{ExperimentId, ViewType, store as experiments};
+use crate::key::{self, KeyKind};
+use crate::run::{Run, RunId, store as runs};
+use crate::{RUN_READ, Tracking};
+
+/// What is looked for.
+#[derive(Clone, Debug, Default)]
+pub struct RunSearch {
+    pub experiments: Vec<String>,
+    pub filter: Option<String>,
+    pub order_by: Vec<String>,
+    pub view: ViewType,
+    pub limit: usize,
+    pub page_token: Option<String>,
+}
+
+/// A search made ready: parsed and checked.
+struct Plan {
+    filter: Option<Expr>,
+    order: Vec<OrderBy>,
+    view: ViewType,
+    limit: usize,
+    after: Option<Place>,
+}
+
+impl Tracking {
+    /// The runs that match, in order, and the token of the next page.
+    pub async fn search_runs(
+        &self,
+        call: &Call,
+        search: RunSearch,
+    ) -> Result<(Vec<Run>, Option<String>)> {
+        let plan = Plan::new(&search)?;
+        let experiments = self.searchable(call, &search.experiments).await?;
+        let this = self.clone();
+        let found = self.db().read(move |tx| this.search_in(tx, &experiments, plan)).await;
+        self.0.frames.trim();
+        found
+    }
+
+    /// The numbers of those experiments that exist here and may be read; others hold nothing.
+    async fn searchable(&self, call: &Call, ids: &[String]) -> Result<Vec<i64>> {
+        let ids = ids.iter().map(|id| id.parse()).collect::<Result<Vec<ExperimentId>>>()?;
+        let project = call.place.id;
+        call.ctx.filtered(&RUN_READ);
+        let mut ids: Vec<ExperimentId> = ids
+            .into_iter()
+            .filter(|id| call.ctx.allows(&RUN_READ, &resource(&call.place, *id, false)))
+            .collect();
+        ids.sort_unstable();
+        ids.dedup();
+        self.db()
+            .read(move |tx| {
+                let mut numbers = Vec::with_capacity(ids.len());
+                for id in ids {
+                    numbers.extend(experiments::number(tx, project, id)?);
+                }
+                Ok(numbers)
+            })
+            .await
+    }
+
+    fn search_in(
+        &self,
+        tx: &mut Tx<'_>,
+        experiments: &[i64],
+        plan: Plan,
+    ) -> Result<(Vec<Run>, Option<String>)> {
+        let mut found: Vec<(RunId, Place)> = Vec::new();
+        for experiment in experiments {
+            found.extend(self.search_one(tx, *experiment, &plan)?);
+        }
+        if experiments.len() > 1 {
+            found.sort_by(|(_, a), (_, b)| rank::compare(a, b, &plan.order));
+        }
+        let more = found.len() > plan.limit;
+        found.truncate(plan.limit);
+        let next = match found.last() {
+            Some((_, last)) if more => Some(page::encode(last)?),
+            _ => None,
+        };
+        let ids: Vec<RunId> = found.into_iter().map(|(id, _)| id).collect();
+        Ok((runs::load(tx, &ids)?, next))
+    }
+
+    /// The first runs of one experiment: one more than the page holds, to know whether it ends.
+    fn search_one(
+        &self,
+        tx: &mut Tx<'_>,
+        experiment: i64,
+        plan: &Plan,
+    ) -> Result<Vec<(RunId, Place)>> {
+        let (filter, order, fields) = plan.decided(tx, experiment)?;
+        let datasets = if fields.iter().any(|field| matches!(field, Field::Dataset(_))) {
+            Datasets::read(tx, experiment)?
+        } else {
+            Datasets::default()
+        };
+        let shared = self.0.frames.get(experiment);
+        shared
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .refresh(tx, experiment, &fields)?;
+        let frame = shared.read().unwrap_or_else(PoisonError::into_inner);
+        let chosen = select(&frame, &datasets, filter.as_ref(), plan.view);
+        Ok(rank::first(&frame, &chosen, &order, plan.after.as_ref(), plan.limit + 1))
+    }
+}
+
+impl Plan {
+    fn new(search: &RunSearch) -> Result<Self> {
+        let order = filter::parse_order(&search.order_by, &filter::RUNS)?;
+        let after: Option<Place> = page::decode(search.page_token.as_deref())?;
+        if after.as_ref().is_some_and(|after| after.keys.len() != order.len()) {
+            let text = "Invalid page token: it belongs to a search with another ordering";
+            return Err(Error::new(&code::INVALID_INPUT, text).at("page_token"));
+        }
+        Ok(Self {
+            filter: filter::parse(search.filter.as_deref().unwrap_or(""), &filter::RUNS)?,
+            order,
+            view: search.view,
+            limit: search.limit,
+            after,
+        })
+    }
+
+    /// The filter and ordering in the terms of one experiment, where it is known whether a metric
+    /// is called `x.min` or `min` of `x` is meant; and the columns they need.
+    fn decided(
+        &self,
+        tx: &mut Tx<'_>,
+        experiment: i64,
+    ) -> Result<(Option<Expr>, Vec<OrderBy>, Vec<Field>)> {
+        let (mut filter, mut order) = (self.filter.clone(), self.order.clone());
+        let mut failed = None;
+        let mut known = |name: &str| match key::find(tx, experiment, KeyKind::Metric, name) {
+            Ok(found) => found.is_some(),
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        };
+        if let Some(filter) = &mut filter {
+            filter.decide(&mut known);
+        }
+        order.iter_mut().for_each(|by| by.field.decide(&mut known));
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let mut fields: Vec<Field> = order.iter().map(|by| loaded_as(&by.field)).collect();
+        if let Some(filter) = &filter {
+            filter.each(&mut |comparison| fields.push(loaded_as(&comparison.field)));
+        }
+        fields.sort_unstable();
+        fields.dedup();
+        Ok((filter, order, fields))
+    }
+}

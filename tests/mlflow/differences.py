@@ -1,0 +1,65 @@
+"""Where Falaj deliberately does not do what MLflow does, and why.
+
+Each entry is checked on both sides: a scenario fails when the original stops behaving as the table says,
+and when Falaj does not behave as it says. `python differences.py` prints the table for the documentation.
+"""
+
+from typing import Callable, NamedTuple
+
+
+class Difference(NamedTuple):
+    original: int
+    ours: int
+    code: str | None
+    reason: str
+
+
+class Rule(NamedTuple):
+    """A difference that holds wherever the original answers in a certain way."""
+    name: str
+    applies: Callable[[dict], bool]
+    met: Callable[[dict], bool]
+    reason: str
+
+
+RULES = [
+    Rule("server errors",
+         lambda original: original["status"] >= 500,
+         lambda ours: 400 <= ours["status"] < 500,
+         "a request can not cause a server error: where the original fails, Falaj refuses"),
+]
+
+UNREADABLE = "a body that can not be read is refused; the original treats it as {}"
+WRONG_TYPE = "a field of the wrong type is refused; the original drops or coerces it"
+UNKNOWN_ENUM = "an unknown enum value is refused; the original falls back to the default"
+
+BAD_REQUEST = "INVALID_PARAMETER_VALUE"
+
+# (scenario, step): what both answer.
+DIFFERENCES = {
+    **{("protocol.bodies", f"POST runs/search: {body}"): Difference(200, 400, BAD_REQUEST, UNREADABLE)
+       for body in ("not JSON", "a list", "not UTF-8", "two values")},
+    **{("protocol.bodies", f"POST experiments/create: {body}"): Difference(400, 400, BAD_REQUEST, UNREADABLE)
+       for body in ("not JSON", "not UTF-8", "two values")},
+    **{("metrics.fields", f"POST runs/log-metric: {body}"): Difference(200, 400, BAD_REQUEST, WRONG_TYPE)
+       for body in ("fraction as time", "fraction as step", "huge step")},
+    ("metrics.numbers", "POST runs/log-metric: nan"): Difference(200, 400, BAD_REQUEST, WRONG_TYPE),
+    ("metrics.numbers", "POST runs/log-metric: inf"): Difference(200, 400, BAD_REQUEST, WRONG_TYPE),
+    ("runs.batches", "POST runs/log-batch: text as value"): Difference(200, 400, BAD_REQUEST, WRONG_TYPE),
+    ("runs.create_refusals", "POST runs/create: number as user"): Difference(200, 400, BAD_REQUEST, WRONG_TYPE),
+    ("runs.create_refusals", "POST runs/create: text as tags"): Difference(200, 400, BAD_REQUEST, WRONG_TYPE),
+    **{("runs.life", f"POST runs/update: status {status!r}"): Difference(200, 400, BAD_REQUEST, UNKNOWN_ENUM)
+       for status in ("finished", "BOGUS")},
+    ("experiments.search_refusals", "POST experiments/search: bad view"): Difference(200, 400, BAD_REQUEST, UNKNOWN_ENUM),
+    ("run_search.pages", "POST runs/search: view BOGUS"): Difference(200, 400, BAD_REQUEST, UNKNOWN_ENUM),
+    ("datasets.inputs", "POST runs/log-inputs: number as name"): Difference(200, 400, BAD_REQUEST, WRONG_TYPE),
+    ("metrics.history", "GET metrics/get-history: word"): Difference(200, 400, BAD_REQUEST, WRONG_TYPE),
+}
+
+
+if __name__ == "__main__":
+    print("| request | MLflow | Falaj | why |\n|---|---|---|---|")
+    for rule in RULES:
+        print(f"| any that makes MLflow answer 5xx | 5xx | 4xx | {rule.reason} |")
+    for (scenario, step), entry in sorted(DIFFERENCES.items()):
+        print(f"| `{step}` | {entry.original} | {entry.ours} {entry.code or ''} | {entry.reason} |")
