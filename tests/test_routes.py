@@ -7,7 +7,7 @@ import uuid
 METHODS = ("get", "put", "post", "patch", "delete", "head")
 # Health, and the ways to sign in. A route that is added here is open to the world.
 OPEN = {
-    ("get", "/health/live"), ("get", "/health/ready"),
+    ("get", "/health"), ("get", "/health/live"), ("get", "/health/ready"),
     ("post", "/v1/login"), ("get", "/login"), ("post", "/auth/login"), ("post", "/auth/logout"),
     ("get", "/auth/oidc/start"), ("get", "/auth/oidc/callback"),
 }

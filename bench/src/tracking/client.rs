@@ -64,7 +64,8 @@ impl Connection {
         if field("transfer-encoding").is_some_and(|(_, value)| value.contains("chunked")) {
             self.join_chunks(end).await?;
         } else {
-            let length = field("content-length").map_or(Ok(0), |(_, value)| value.trim().parse())?;
+            let length =
+                field("content-length").map_or(Ok(0), |(_, value)| value.trim().parse())?;
             while self.buffer.len() - end < length {
                 self.read().await?;
             }

@@ -160,12 +160,7 @@ async fn rate(
 }
 
 /// How long searches take, one after the other; no two ask for the same.
-async fn search(
-    peer: &Peer,
-    options: &Options,
-    experiment: &str,
-    runs: usize,
-) -> Result<Vec<f64>> {
+async fn search(peer: &Peer, options: &Options, experiment: &str, runs: usize) -> Result<Vec<f64>> {
     let mut connection = peer.connect().await?;
     let until = Instant::now() + options.time() * 3;
     let mut times = Vec::new();
@@ -178,8 +173,8 @@ async fn search(
         let reply = connection.post("/api/2.0/mlflow/runs/search", &body).await?;
         let took = began.elapsed().as_secs_f64();
         let found = occurrences(reply, "artifact_uri")?;
-        // More than half of all runs pass the first condition, a quarter the second.
-        ensure!(found == FOUND.min(found.max(runs / 16)), "{} found {found} runs", peer.name);
+        // More than half of all runs meet the first condition, a quarter the second.
+        ensure!(found >= FOUND.min(runs / 16), "{} found only {found} runs", peer.name);
         if number > 0 {
             times.push(took);
         }

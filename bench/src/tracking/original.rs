@@ -34,8 +34,8 @@ impl Original {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let log = std::fs::File::create(folder.path().join("log"))?;
         let child = Command::new(python)
-            .args(["-m", "mlflow", "server", "--host", "127.0.0.1", "--backend-store-uri", &database])
-            .args(["--port", &address.port().to_string()])
+            .args(["-m", "mlflow", "server", "--backend-store-uri", &database])
+            .args(["--host", "127.0.0.1", "--port", &address.port().to_string()])
             .current_dir(folder.path())
             .env("MLFLOW_DISABLE_TELEMETRY", "true")
             .stdin(Stdio::null())

@@ -63,13 +63,15 @@ impl Peer {
         let number = self.names.fetch_add(1, Ordering::Relaxed);
         let body = format!(r#"{{"name":"bench-{number}"}}"#);
         let mut connection = self.connect().await?;
-        text_field(connection.post("/api/2.0/mlflow/experiments/create", &body).await?, "experiment_id")
+        let reply = connection.post("/api/2.0/mlflow/experiments/create", &body).await?;
+        text_field(reply, "experiment_id")
     }
 
     pub(crate) async fn new_run(&self, experiment: &str) -> Result<String> {
         let body = format!(r#"{{"experiment_id":"{experiment}","start_time":1,"run_name":"r"}}"#);
         let mut connection = self.connect().await?;
-        text_field(connection.post("/api/2.0/mlflow/runs/create", &body).await?, "run_id")
+        let reply = connection.post("/api/2.0/mlflow/runs/create", &body).await?;
+        text_field(reply, "run_id")
     }
 
     /// User and system time of every process of the server so far.

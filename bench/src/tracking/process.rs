@@ -11,7 +11,8 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub(crate) fn tree(root: u32) -> Result<Vec<u32>> {
     let mut parents = Vec::new();
     for entry in read_dir("/proc")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok())
+        else {
             continue;
         };
         // A process may end between being listed and being read.

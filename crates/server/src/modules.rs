@@ -76,7 +76,7 @@ pub fn modules(services: &Services, config: &Config) -> Vec<Module> {
         the_keyring(services),
         the_events(services, config),
         the_objects(services),
-        falaj_tracking::module(&services.tracking, &services.places),
+        falaj_tracking::module(&services.tracking, &services.places, &services.artifact_urls),
         the_backup(services, config),
     ]
 }

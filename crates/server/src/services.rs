@@ -15,9 +15,11 @@ use falaj_store::db::Db;
 use falaj_store::keys::Keys;
 use falaj_store::objects::Objects;
 use falaj_tracking::Tracking;
+use falaj_tracking::artifact::SignedUrls;
 use zeroize::Zeroizing;
 
 use crate::config::Config;
+use crate::http::Transport;
 use crate::modules;
 
 /// The opened floor. Cheap to clone.
@@ -34,6 +36,7 @@ pub struct Services {
     pub residency: Residency,
     pub places: Places,
     pub tracking: Tracking,
+    pub artifact_urls: SignedUrls,
 }
 
 impl Services {
@@ -69,6 +72,11 @@ impl Services {
         Ok(Self {
             places: Places::new(tenancy.clone(), epoch.clone()),
             tracking,
+            artifact_urls: SignedUrls::new(
+                &*keys.platform_secret("artifact-urls")?,
+                config.identity.public_url.clone(),
+                Transport::is_encrypted(&config.server, &config.tls),
+            ),
             tenancy,
             residency: Residency::new(db.clone()),
             gate: Arc::new(gate),

@@ -28,4 +28,5 @@ pub static ACTIONS: &[&Action] = &[
     &RUN_WRITE,
     &RUN_DELETE,
     &RUN_PURGE,
+    &crate::server::SELF_SERVER,
 ];

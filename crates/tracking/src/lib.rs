@@ -16,14 +16,16 @@ mod access;
 mod actions;
 pub mod artifact;
 pub mod config;
-mod dataset;
+pub mod dataset;
 pub mod experiment;
 mod homes;
 mod key;
+pub mod logged_model;
 pub mod metric;
 pub mod run;
 mod schema;
 pub mod search;
+mod server;
 
 use std::fmt;
 use std::sync::Arc;
@@ -45,6 +47,7 @@ pub use experiment::ExperimentId;
 pub use run::RunId;
 pub use schema::MIGRATIONS;
 
+use artifact::SignedUrls;
 use homes::Homes;
 use key::Keys;
 use metric::Compactor;
@@ -120,13 +123,18 @@ impl Tracking {
 
 /// The domain, ready to be composed.
 #[must_use]
-pub fn module(tracking: &Tracking, places: &Places) -> Module {
+pub fn module(tracking: &Tracking, places: &Places, urls: &SignedUrls) -> Module {
     let service = Arc::new(tracking.clone());
-    Module::new("tracking")
+    let module = Module::new("tracking")
         .actions(ACTIONS)
         .routes(experiment::http::routes(service.clone(), places.clone()))
         .routes(run::http::routes(service.clone(), places.clone()))
         .routes(metric::http::routes(service.clone(), places.clone()))
+        .routes(dataset::http::routes(service.clone(), places.clone()))
+        .routes(logged_model::http::routes(service.clone(), places.clone()))
         .routes(search::http::routes(service, places.clone()))
-        .worker(tracking.0.compactor.worker())
+        .routes(artifact::http::routes(tracking, urls, places))
+        .routes(server::routes(tracking, places))
+        .worker(tracking.0.compactor.worker());
+    artifact::workers(tracking).into_iter().fold(module, Module::worker)
 }

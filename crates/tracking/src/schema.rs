@@ -7,6 +7,7 @@ pub static MIGRATIONS: &[Migration] = &[
     Migration { version: 2, name: "metrics", sql: crate::metric::SCHEMA },
     Migration { version: 3, name: "artifacts", sql: crate::artifact::SCHEMA },
     Migration { version: 4, name: "datasets", sql: crate::dataset::SCHEMA },
+    Migration { version: 5, name: "logged models", sql: crate::logged_model::SCHEMA },
 ];
 
 /// `no` counts over the whole database and is what other tables refer to; `id` counts within a

@@ -108,13 +108,14 @@ fn fold(c: char) -> char {
     if c.is_ascii() {
         return c.to_ascii_lowercase();
     }
-    let single = |mut chars: Box<dyn Iterator<Item = char>>| match (chars.next(), chars.next()) {
-        (Some(one), None) => Some(one),
-        _ => None,
-    };
     // Through upper case, so that a final sigma is a sigma.
-    let upper = single(Box::new(c.to_uppercase())).unwrap_or(c);
-    single(Box::new(upper.to_lowercase())).unwrap_or(c)
+    let upper = single(c.to_uppercase()).unwrap_or(c);
+    single(upper.to_lowercase()).unwrap_or(c)
+}
+
+fn single(mut chars: impl Iterator<Item = char>) -> Option<char> {
+    let first = chars.next();
+    first.filter(|_| chars.next().is_none())
 }
 
 impl Unit {

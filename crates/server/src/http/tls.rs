@@ -38,12 +38,25 @@ impl Transport {
     /// Decides from the address and the configuration, and loads or makes the certificate.
     pub fn prepare(server: &ServerConfig, tls: &TlsConfig, data_dir: &Path) -> Result<Self> {
         let wide = !server.listen.ip().is_loopback();
+        if Self::is_encrypted(server, tls) {
+            Self::encrypted(server, tls, data_dir)
+        } else if wide {
+            Err(refuse_wide(server.listen))
+        } else {
+            Ok(Self::Plain)
+        }
+    }
+
+    /// Whether this configuration encrypts: beyond loopback always, unless it is switched off,
+    /// which is then refused.
+    #[must_use]
+    pub fn is_encrypted(server: &ServerConfig, tls: &TlsConfig) -> bool {
+        let wide = !server.listen.ip().is_loopback();
         let named = tls.cert_file.is_some() || tls.key_file.is_some();
         match tls.mode {
-            TlsMode::Off if wide => Err(refuse_wide(server.listen)),
-            TlsMode::Off => Ok(Self::Plain),
-            TlsMode::Auto if !wide && !named => Ok(Self::Plain),
-            TlsMode::Auto | TlsMode::On => Self::encrypted(server, tls, data_dir),
+            TlsMode::Off => false,
+            TlsMode::Auto => wide || named,
+            TlsMode::On => true,
         }
     }
 

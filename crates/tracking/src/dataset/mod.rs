@@ -1,13 +1,33 @@
-//! Datasets that went into runs.
+//! What went into runs and came out of them: datasets, and logged models.
 
-/// A dataset belongs to an experiment and is known by its name and digest.
-pub(crate) const SCHEMA: &str = "
-    INSERT INTO tracking_counter (name, value) VALUES ('dataset', 0);
-    CREATE TABLE dataset (
-        no INTEGER PRIMARY KEY, experiment INTEGER NOT NULL REFERENCES experiment (no),
-        name TEXT NOT NULL, digest TEXT NOT NULL, source_type TEXT NOT NULL, source TEXT NOT NULL,
-        schema TEXT, profile TEXT, UNIQUE (experiment, name, digest));
-    CREATE TABLE dataset_input (
-        run BLOB NOT NULL, dataset INTEGER NOT NULL REFERENCES dataset (no), context TEXT,
-        tags TEXT NOT NULL, PRIMARY KEY (run, dataset)) CLUSTERED;
-    CREATE INDEX dataset_input_dataset ON dataset_input (dataset);";
+pub(crate) mod http;
+mod service;
+pub(crate) mod store;
+
+pub(crate) use store::SCHEMA;
+
+/// A dataset as a run knew it: which data, not the data itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dataset {
+    pub name: String,
+    pub digest: String,
+    pub source_type: String,
+    pub source: String,
+    pub schema: Option<String>,
+    pub profile: Option<String>,
+}
+
+/// A dataset that went into a run, with what the run says about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatasetInput {
+    pub dataset: Dataset,
+    pub tags: Vec<(String, String)>,
+}
+
+/// Everything that went into a run and came out of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lineage {
+    pub datasets: Vec<DatasetInput>,
+    pub models_in: Vec<String>,
+    pub models_out: Vec<(String, i64)>,
+}

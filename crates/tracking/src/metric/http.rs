@@ -173,11 +173,5 @@ fn many(key: &str, found: Vec<(String, Vec<Point>)>) -> Points {
 }
 
 fn shape(key: &str, point: Point, run_id: Option<String>) -> MetricValue {
-    MetricValue {
-        key: key.to_owned(),
-        value: point.value(),
-        timestamp: point.timestamp(),
-        step: point.step(),
-        run_id,
-    }
+    MetricValue { run_id, ..MetricValue::plain(key.to_owned(), point) }
 }

@@ -15,6 +15,7 @@ use super::service::require_active_run;
 use super::store;
 use crate::access::Home;
 use crate::key::{self, KeyKind, Learned};
+use crate::logged_model::write_model_metrics;
 use crate::metric::store::Appended;
 use crate::metric::{self, Point};
 use crate::{RUN_WRITE, Tracking};
@@ -193,6 +194,7 @@ impl Tracking {
         }
         let points: Vec<(i64, Vec<Point>)> = by_key.into_iter().collect();
         let appended = metric::store::append(tx, home.run, &points)?;
+        write_model_metrics(tx, (home.run, home.experiment), metrics)?;
         Ok((learned, Some(appended)))
     }
 

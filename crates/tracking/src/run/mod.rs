@@ -13,4 +13,6 @@ pub(crate) mod wire;
 pub use id::RunId;
 pub use log::{Batch, LoggedMetric};
 pub use run::{Run, RunData, RunInfo, RunStatus};
+pub(crate) use naming::random as random_name;
 pub use service::NewRun;
+pub(crate) use service::require_active_run;

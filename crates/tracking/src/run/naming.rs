@@ -15,7 +15,7 @@ const NOUNS: [&str; 32] = [
 ];
 
 /// A random `adjective-noun-number`.
-pub(super) fn random() -> String {
+pub(crate) fn random() -> String {
     // The last bytes of a v7 id are random; the first are the time.
     let bytes = Uuid::now_v7().into_bytes();
     let pick = |byte: u8| usize::from(byte) % 32;

@@ -6,6 +6,7 @@ use falaj_store::db::{FromValue, Value};
 use serde_json::json;
 
 use super::id::RunId;
+use crate::dataset::Lineage;
 use crate::experiment::{ExperimentId, Stage};
 
 /// How far a run has come. The numbers are MLflow's own.
@@ -85,4 +86,5 @@ pub struct RunData {
 pub struct Run {
     pub info: RunInfo,
     pub data: RunData,
+    pub lineage: Lineage,
 }

@@ -186,7 +186,7 @@ impl Tracking {
 }
 
 /// The run as it is now, touched; refused if it is in the bin.
-pub(super) fn require_active_run(tx: &mut Tx<'_>, run: RunId) -> Result<RunInfo> {
+pub(crate) fn require_active_run(tx: &mut Tx<'_>, run: RunId) -> Result<RunInfo> {
     store::touch(tx, run)?;
     let info = store::find(tx, run)?.ok_or_else(|| no_run(&run.to_string()))?;
     check_active(run, info.stage)?;

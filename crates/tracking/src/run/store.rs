@@ -7,7 +7,7 @@ use super::id::RunId;
 use super::run::{Run, RunData, RunInfo, RunStatus};
 use crate::experiment::{ExperimentId, Stage};
 use crate::homes::Address;
-use crate::{key, metric};
+use crate::{dataset, key, metric};
 
 const COLUMNS: &str = "r.id, r.experiment, e.id AS experiment_id, r.name, r.status, r.user_id,
     r.start_time, r.end_time, r.stage, r.artifact_uri";
@@ -105,9 +105,11 @@ pub(crate) fn load(tx: &mut Tx<'_>, ids: &[RunId]) -> Result<Vec<Run>> {
     for ids in ids.chunks(AT_ONCE) {
         let mut found = infos(tx, ids)?;
         let mut data = data(tx, ids)?;
+        let mut lineage = dataset::store::lineage(tx, ids)?;
         for id in ids {
             if let Some(info) = found.remove(id) {
-                runs.push(Run { info, data: data.remove(id).unwrap_or_default() });
+                let data = data.remove(id).unwrap_or_default();
+                runs.push(Run { info, data, lineage: lineage.remove(id).unwrap_or_default() });
             }
         }
     }

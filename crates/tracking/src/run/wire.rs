@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::run::{Run, RunInfo};
+use crate::dataset::http::{InputsShape, OutputsShape, shapes};
 
 /// A tag or a parameter.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -41,6 +42,28 @@ pub(crate) struct MetricValue {
     pub(crate) step: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) run_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) model_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dataset_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dataset_digest: Option<String>,
+}
+
+impl MetricValue {
+    /// A value of a run's own metric.
+    pub(crate) fn plain(key: String, point: crate::metric::Point) -> Self {
+        Self {
+            key,
+            value: point.value(),
+            timestamp: point.timestamp(),
+            step: point.step(),
+            run_id: None,
+            model_id: None,
+            dataset_name: None,
+            dataset_digest: None,
+        }
+    }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -91,20 +114,15 @@ pub(crate) struct DataShape {
 pub(crate) struct RunShape {
     pub(crate) info: InfoShape,
     pub(crate) data: DataShape,
-    pub(crate) inputs: serde_json::Value,
-    #[serde(skip_serializing_if = "serde_json::Value::is_null")]
-    pub(crate) outputs: serde_json::Value,
+    pub(crate) inputs: InputsShape,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) outputs: Option<OutputsShape>,
 }
 
 impl From<Run> for RunShape {
     fn from(run: Run) -> Self {
-        let metrics = run.data.metrics.into_iter().map(|(key, point)| MetricValue {
-            key,
-            value: point.value(),
-            timestamp: point.timestamp(),
-            step: point.step(),
-            run_id: None,
-        });
+        let (inputs, outputs) = shapes(run.lineage);
+        let metrics = run.data.metrics.into_iter().map(|(key, point)| MetricValue::plain(key, point));
         Self {
             info: run.info.into(),
             data: DataShape {
@@ -112,8 +130,8 @@ impl From<Run> for RunShape {
                 params: run.data.params.into_iter().map(KeyValue::from).collect(),
                 tags: run.data.tags.into_iter().map(KeyValue::from).collect(),
             },
-            inputs: serde_json::json!({}),
-            outputs: serde_json::Value::Null,
+            inputs,
+            outputs,
         }
     }
 }

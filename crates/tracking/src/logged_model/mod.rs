@@ -1,0 +1,14 @@
+//! Logged models: what a run produced, with its own parameters, tags, metrics and files.
+
+pub(crate) mod http;
+mod id;
+mod model;
+mod search;
+mod service;
+pub(crate) mod store;
+
+pub use id::ModelId;
+pub use model::{LoggedModel, ModelMetric, ModelStatus};
+pub use service::{ModelHome, NewLoggedModel};
+pub(crate) use service::write_model_metrics;
+pub(crate) use store::SCHEMA;
