@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{Json, RequestExt};
 use falaj_base::{Action, Ctx, Error, Result, code};
-use falaj_web::{Endpoint, Ok200, Routes, problem_response};
+use falaj_web::{ConnectionLife, Endpoint, Ok200, Routes, problem_response};
 use http::Method;
 use http::request::Parts;
 use schemars::JsonSchema;
@@ -23,6 +23,8 @@ use crate::wire;
 pub struct Call {
     pub ctx: Ctx,
     pub place: Place,
+    /// The connection it came on, where there is one.
+    pub connection: Option<ConnectionLife>,
 }
 
 /// Collects the endpoints of one service.
@@ -211,7 +213,8 @@ async fn open(places: &Places, request: Request) -> Result<(Call, Request)> {
     let (parts, body) = request.into_parts();
     let ctx = context(&parts)?;
     let place = places.of(&ctx, &parts).await?;
-    Ok((Call { ctx, place }, Request::from_parts(parts, body)))
+    let connection = parts.extensions.get::<ConnectionLife>().cloned();
+    Ok((Call { ctx, place, connection }, Request::from_parts(parts, body)))
 }
 
 fn context(parts: &Parts) -> Result<Ctx> {

@@ -6,6 +6,7 @@ use falaj_base::Result;
 use falaj_governance::audit::AuditConfig;
 use falaj_governance::authz::AuthzConfig;
 use falaj_governance::identity::IdentityConfig;
+use falaj_registry::RegistryConfig;
 use falaj_store::db::DatabaseConfig;
 use falaj_store::keys::KeysConfig;
 use falaj_store::objects::ObjectsConfig;
@@ -48,6 +49,8 @@ pub struct Config {
     pub events: EventsConfig,
     /// Experiments and runs.
     pub tracking: TrackingConfig,
+    /// Registered models.
+    pub registry: RegistryConfig,
     /// The residency zone of the platform itself; `keys.zone` is its name.
     pub zone: ZoneConfig,
 }
@@ -68,6 +71,7 @@ impl Default for Config {
             audit: AuditConfig::default(),
             events: EventsConfig::default(),
             tracking: TrackingConfig::default(),
+            registry: RegistryConfig::default(),
             zone: ZoneConfig::default(),
         }
     }

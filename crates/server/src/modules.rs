@@ -36,6 +36,7 @@ pub fn migrations() -> Vec<ModuleMigrations> {
         ("audit", audit::MIGRATIONS),
         ("objects", objects::MIGRATIONS),
         ("tracking", falaj_tracking::MIGRATIONS),
+        ("registry", falaj_registry::MIGRATIONS),
     ]);
     all
 }
@@ -54,6 +55,7 @@ pub fn actions() -> Vec<&'static Action> {
         events::ACTIONS,
         objects::ACTIONS,
         falaj_tracking::ACTIONS,
+        falaj_registry::ACTIONS,
         backup::ACTIONS,
     ]
     .concat()
@@ -77,6 +79,7 @@ pub fn modules(services: &Services, config: &Config) -> Vec<Module> {
         the_events(services, config),
         the_objects(services),
         falaj_tracking::module(&services.tracking, &services.places, &services.artifact_urls),
+        falaj_registry::module(&services.registry, &services.places),
         the_backup(services, config),
     ]
 }

@@ -11,6 +11,7 @@ use falaj_governance::identity::Authenticator;
 use falaj_governance::residency::Residency;
 use falaj_governance::tenancy::Tenancy;
 use falaj_mlflow::Places;
+use falaj_registry::Registry;
 use falaj_store::db::Db;
 use falaj_store::keys::Keys;
 use falaj_store::objects::Objects;
@@ -36,6 +37,7 @@ pub struct Services {
     pub residency: Residency,
     pub places: Places,
     pub tracking: Tracking,
+    pub registry: Registry,
     pub artifact_urls: SignedUrls,
 }
 
@@ -71,6 +73,11 @@ impl Services {
         tracking.settle().await?;
         Ok(Self {
             places: Places::new(tenancy.clone(), epoch.clone()),
+            registry: Registry::new(
+                config.registry.clone(),
+                tracking.clone(),
+                tenancy.clone(),
+            ),
             tracking,
             artifact_urls: SignedUrls::new(
                 &*keys.platform_secret("artifact-urls")?,

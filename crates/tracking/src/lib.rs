@@ -51,6 +51,7 @@ use artifact::SignedUrls;
 use homes::Homes;
 use key::Keys;
 use metric::Compactor;
+use run::Repeats;
 use search::Frames;
 
 /// The tracking service. Cheap to clone.
@@ -66,6 +67,7 @@ struct Inner {
     homes: Homes,
     compactor: Compactor,
     frames: Frames,
+    repeats: Repeats,
 }
 
 impl fmt::Debug for Tracking {
@@ -78,6 +80,7 @@ impl Tracking {
     #[must_use]
     pub fn new(config: TrackingConfig, db: Db, objects: Objects, reads: ReadLog) -> Self {
         Self(Arc::new(Inner {
+            repeats: Repeats::default(),
             frames: Frames::new(config.search_memory.as_usize()),
             compactor: Compactor::new(config.compaction.clone(), db.clone()),
             config,
@@ -135,6 +138,7 @@ pub fn module(tracking: &Tracking, places: &Places, urls: &SignedUrls) -> Module
         .routes(search::http::routes(service, places.clone()))
         .routes(artifact::http::routes(tracking, urls, places))
         .routes(server::routes(tracking, places))
-        .worker(tracking.0.compactor.worker());
+        .worker(tracking.0.compactor.worker())
+        .worker(run::forgetter(tracking.db().clone()));
     artifact::workers(tracking).into_iter().fold(module, Module::worker)
 }

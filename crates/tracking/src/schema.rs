@@ -8,6 +8,7 @@ pub static MIGRATIONS: &[Migration] = &[
     Migration { version: 3, name: "artifacts", sql: crate::artifact::SCHEMA },
     Migration { version: 4, name: "datasets", sql: crate::dataset::SCHEMA },
     Migration { version: 5, name: "logged models", sql: crate::logged_model::SCHEMA },
+    Migration { version: 6, name: "run creations", sql: crate::run::CREATION_SCHEMA },
 ];
 
 /// `no` counts over the whole database and is what other tables refer to; `id` counts within a

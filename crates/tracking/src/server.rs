@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::Tracking;
 
 /// Whoever has a credential may know what the server can do.
-pub static SELF_SERVER: Action =
+pub(crate) static SELF_SERVER: Action =
     Action::read("self:mlflow", Role::Viewer, "Ask what the MLflow API here can do");
 
 /// The version of MLflow whose API is spoken.

@@ -12,6 +12,7 @@
 //! Not here: sockets, TLS, limits and authentication (`server`).
 
 pub mod download;
+mod connection;
 mod gate;
 mod input;
 mod module;
@@ -21,6 +22,7 @@ mod reply;
 mod routes;
 pub mod upload;
 
+pub use connection::{ConnectionLife, Lifeline};
 pub use input::{Input, query};
 pub use module::Module;
 pub use problem::{Problem, Told, http_status, problem_response};

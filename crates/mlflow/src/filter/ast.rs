@@ -188,7 +188,9 @@ impl Expr {
     pub fn decide(&mut self, known: &mut impl FnMut(&str) -> bool) {
         match self {
             Self::And(list) | Self::Or(list) => {
-                list.iter_mut().for_each(|expr| expr.decide(known));
+                for expr in list {
+                    expr.decide(known);
+                }
             }
             Self::Not(inner) => inner.decide(known),
             Self::Is(comparison) => comparison.field.decide(known),

@@ -323,7 +323,7 @@ fn texts(value: &Value<'_>, list_too: bool, what: &str) -> Result<Fit> {
             echo(text)
         ))),
         Value::List { written, items } if list_too => match items {
-            Ok(items) => Ok(Fit::List(items.iter().map(|item| item.to_string()).collect())),
+            Ok(items) => Ok(Fit::List(items.iter().map(ToString::to_string).collect())),
             Err(bad) => Err(bad_list(*bad, written)),
         },
         other => Err(refuse(format!(

@@ -127,14 +127,14 @@ impl Unit {
 /// What remains of a text that begins with these.
 fn after<'a>(text: &'a str, head: &[Unit]) -> Option<&'a str> {
     let mut chars = text.chars();
-    head.iter().all(|unit| chars.next().is_some_and(|c| unit.takes(c))).then(|| chars.as_str())
+    head.iter().all(|unit| chars.next().is_some_and(|c| unit.takes(c))).then_some(chars.as_str())
 }
 
 /// What remains of a text that ends with these.
 fn before<'a>(text: &'a str, tail: &[Unit]) -> Option<&'a str> {
     let mut chars = text.chars();
     let mut units = tail.iter().rev();
-    units.all(|unit| chars.next_back().is_some_and(|c| unit.takes(c))).then(|| chars.as_str())
+    units.all(|unit| chars.next_back().is_some_and(|c| unit.takes(c))).then_some(chars.as_str())
 }
 
 impl Piece {

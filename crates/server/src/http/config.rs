@@ -146,9 +146,9 @@ pub struct LimitsConfig {
 impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
-            max_header_size: ByteSize::kib(32),
+            max_header_size: ByteSize::kib(64),
             max_headers: 100,
-            max_uri_size: ByteSize::kib(8),
+            max_uri_size: ByteSize::kib(32),
             max_body_size: ByteSize::mib(4),
             max_decompressed_size: ByteSize::mib(16),
             max_buffered_size: ByteSize::mib(256),

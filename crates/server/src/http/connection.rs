@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use falaj_web::Lifeline;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -142,11 +143,13 @@ fn service(
     Future: Send + 'static,
 > + Send
 + 'static {
+    let lifeline = Lifeline::default();
     hyper::service::service_fn(move |request: Request<Incoming>| {
         let busy = activity.begin();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(drain.clone());
+        request.extensions_mut().insert(lifeline.watch());
         let answer = router.clone().call(request);
         async move { answer.await.map(|response| response.map(|body| Held::wrap(body, busy))) }
     })

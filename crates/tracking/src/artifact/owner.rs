@@ -5,8 +5,10 @@ use falaj_mlflow::{Call, Place};
 use falaj_store::db::Tx;
 
 use super::path::{ArtifactPath, Named};
+use super::store;
 use crate::access::{no_run, resource};
 use crate::experiment::{ExperimentId, Stage};
+use crate::logged_model::no_model;
 use crate::run::{RunId, store as runs};
 use crate::{Home, Tracking};
 
@@ -86,7 +88,6 @@ impl Tracking {
         })
     }
 
-    /// A model's files lie in its experiment's folder, and are allowed by the experiment.
     async fn model_as_owner(
         &self,
         call: &Call,
@@ -94,12 +95,17 @@ impl Tracking {
         root: &str,
         action: &'static Action,
     ) -> Result<Owner> {
-        let first = root.split('/').next().unwrap_or_default();
-        let owner = match first.parse() {
-            Ok(id) => self.experiment_as_owner(call, id, action).await?,
-            Err(_) => project_as_owner(call, root, action).await?,
-        };
-        Ok(Owner { model: Some(model.to_owned()), ..owner })
+        let home = self.logged_model_home(call, model, action).await?;
+        let found = self.db().read(move |tx| store::model_home(tx, home.model)).await?;
+        let found = found.filter(|(location, _)| proxied_path(location) == Some(root));
+        let (_, stage) = found.ok_or_else(|| no_model(model))?;
+        Ok(Owner {
+            resource: home.resource,
+            experiment: Some(home.experiment_id),
+            run: None,
+            model: Some(model.to_owned()),
+            closed: (stage == Stage::Deleted).then(|| format!("The model {model} is deleted.")),
+        })
     }
 
     async fn experiment_as_owner(

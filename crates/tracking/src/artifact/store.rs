@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use super::artifact::Artifact;
 use super::path::{ArtifactPath, below};
-use crate::experiment::ExperimentId;
+use crate::experiment::{ExperimentId, Stage};
+use crate::logged_model::ModelId;
 
 /// `experiment` is the number within the project. The rows of `artifact_part` hold the parts of
 /// an upload that goes on, and stay as the content of the artifact it becomes.
@@ -142,6 +143,14 @@ pub(super) fn file_above(
     let paths = folders.iter().chain(padding).map(|folder| Value::from(*folder));
     let values: Vec<Value> = std::iter::once(Value::from(project)).chain(paths).collect();
     tx.query(&sql, &values)?.first().map(|row| row.get("path")).transpose()
+}
+
+/// Where a logged model's files lie, and whether it is in the bin: no more than every access to
+/// one of them needs.
+pub(super) fn model_home(tx: &mut Tx<'_>, model: ModelId) -> Result<Option<(String, Stage)>> {
+    let sql = "SELECT artifact_uri, stage FROM logged_model WHERE id = $1";
+    let row = tx.query_opt(sql, &params![model])?;
+    row.map(|row| Ok((row.get("artifact_uri")?, row.get("stage")?))).transpose()
 }
 
 /// One part of a content.

@@ -73,7 +73,10 @@ impl Tracking {
         }
         let experiment = self.experiment(call, new.experiment, &RUN_WRITE).await?;
         require_active(&experiment)?;
-        if let Some(run) = &new.source_run {
+        // A text that no run here could have as its id is kept as what it is: a text.
+        if let Some(run) = &new.source_run
+            && matches!(RunId::parse(run), Ok(Some(_)))
+        {
             self.home(call, run, &RUN_READ).await?;
         }
         let (id, now) = (ModelId::new(), self.now_ms());

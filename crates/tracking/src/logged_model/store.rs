@@ -112,6 +112,11 @@ pub(crate) fn set_tag(tx: &mut Tx<'_>, model: ModelId, key: &str, value: &str) -
     .map(drop)
 }
 
+pub(crate) fn tag(tx: &mut Tx<'_>, model: ModelId, key: &str) -> Result<Option<String>> {
+    let sql = "SELECT value FROM logged_model_tag WHERE model = $1 AND key = $2";
+    tx.query_opt(sql, &params![model, key])?.map(|row| row.get("value")).transpose()
+}
+
 pub(crate) fn delete_tag(tx: &mut Tx<'_>, model: ModelId, key: &str) -> Result<bool> {
     let sql = "DELETE FROM logged_model_tag WHERE model = $1 AND key = $2";
     Ok(tx.execute(sql, &params![model, key])? > 0)

@@ -175,13 +175,39 @@ struct LogMetric {
     run_id: Option<String>,
     #[serde(alias = "runUuid")]
     run_uuid: Option<String>,
-    #[serde(flatten)]
-    metric: MetricIn,
+    key: Option<String>,
+    #[serde(deserialize_with = "read::double")]
+    value: Option<f64>,
+    #[serde(deserialize_with = "read::int")]
+    timestamp: Option<i64>,
+    #[serde(deserialize_with = "read::int")]
+    step: Option<i64>,
+    #[serde(alias = "modelId")]
+    model_id: Option<String>,
+    #[serde(alias = "datasetName")]
+    dataset_name: Option<String>,
+    #[serde(alias = "datasetDigest")]
+    dataset_digest: Option<String>,
+}
+
+/// Written out rather than flattened: serde loses the name of a bad field inside what it flattens.
+impl From<LogMetric> for MetricIn {
+    fn from(body: LogMetric) -> Self {
+        Self {
+            key: body.key,
+            value: body.value,
+            timestamp: body.timestamp,
+            step: body.step,
+            model_id: body.model_id,
+            dataset_name: body.dataset_name,
+            dataset_digest: body.dataset_digest,
+        }
+    }
 }
 
 async fn log_metric(t: Arc<Tracking>, call: Call, body: LogMetric) -> Result<Nothing> {
-    let run = run_id(body.run_id, body.run_uuid)?;
-    let metric = body.metric.read(str::to_owned)?;
+    let run = run_id(body.run_id.clone(), body.run_uuid.clone())?;
+    let metric = MetricIn::from(body).read(str::to_owned)?;
     let batch = Batch { metrics: vec![metric], ..Batch::default() };
     t.log(&call, &run, batch).await.map(|()| Nothing {})
 }

@@ -4,6 +4,7 @@ pub mod http;
 mod id;
 mod log;
 mod naming;
+mod repeat;
 #[allow(clippy::module_inception, reason = "the noun of this folder")]
 mod run;
 mod service;
@@ -11,6 +12,7 @@ pub(crate) mod store;
 pub(crate) mod wire;
 
 pub use id::RunId;
+pub(crate) use repeat::{Repeats, SCHEMA as CREATION_SCHEMA, forgetter};
 pub use log::{Batch, LoggedMetric};
 pub use run::{Run, RunData, RunInfo, RunStatus};
 pub(crate) use naming::random as random_name;

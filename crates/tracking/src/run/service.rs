@@ -11,7 +11,7 @@ use super::id::RunId;
 use super::log::{RUN_NAME_TAG, check_tag};
 use super::run::{Run, RunInfo, RunStatus};
 use super::store::{self, Update};
-use super::naming;
+use super::{naming, repeat};
 use crate::access::{Home, no_run, resource};
 use crate::experiment::{ExperimentId, Stage, require_active};
 use crate::homes::Address;
@@ -30,6 +30,7 @@ pub struct NewRun {
 
 impl Tracking {
     pub async fn create_run(&self, call: &Call, new: NewRun) -> Result<Run> {
+        let print = repeat::fingerprint(&call.ctx, call, &new)?;
         let mut tags = self.checked_tags(new.tags)?;
         let name = reconciled_name(new.name, &mut tags)?;
         let experiment = self.experiment(call, new.experiment, &RUN_WRITE).await?;
@@ -48,11 +49,24 @@ impl Tracking {
             artifact_uri: artifact_uri(&experiment.artifact_location, id),
         };
         let resource = resource(&call.place, experiment.id, false);
-        let (ctx, this) = (call.ctx.clone(), self.clone());
+        let (ctx, this, connection) = (call.ctx.clone(), self.clone(), call.connection.clone());
         let (run, learned) = self
             .db()
             .write(move |tx| {
-                store::insert(tx, &info)?;
+                if let Some(print) = &print {
+                    if let Some(made) = this.0.repeats.find(tx, print)? {
+                        let change = Change::new(&RUN_WRITE, &resource).detail("repeated", made);
+                        tx.record(&ctx, change)?;
+                        let run = store::load(tx, &[made])?.pop();
+                        let run = run.ok_or_else(|| Error::internal("a run is not there"))?;
+                        return Ok((run, Learned::default()));
+                    }
+                    this.0.repeats.watch(*print, connection.as_ref());
+                }
+                let version = store::insert(tx, &info)?;
+                if let Some(print) = &print {
+                    this.0.repeats.note(tx, print, info.id, version)?;
+                }
                 let learned = this.write_tags(tx, &info, &tags)?;
                 let change = Change::new(&RUN_WRITE, &resource)
                     .event("run.created", &shown(&info))
@@ -69,7 +83,7 @@ impl Tracking {
             experiment: experiment.no,
             experiment_id: experiment.id,
         };
-        self.0.homes.remember(id, address);
+        self.0.homes.remember(run.info.id, address);
         Ok(run)
     }
 

@@ -31,7 +31,8 @@ pub(crate) fn address(tx: &mut Tx<'_>, run: RunId) -> Result<Option<Address>> {
     .transpose()
 }
 
-pub(crate) fn insert(tx: &mut Tx<'_>, run: &RunInfo) -> Result<()> {
+/// Gives the version the run was made at.
+pub(crate) fn insert(tx: &mut Tx<'_>, run: &RunInfo) -> Result<i64> {
     let version = tx.version()?;
     tx.execute(
         "INSERT INTO run (id, experiment, name, status, user_id, start_time, end_time, stage,
@@ -50,8 +51,8 @@ pub(crate) fn insert(tx: &mut Tx<'_>, run: &RunInfo) -> Result<()> {
             &run.artifact_uri,
             version,
         ],
-    )
-    .map(drop)
+    )?;
+    Ok(version)
 }
 
 pub(crate) fn find(tx: &mut Tx<'_>, run: RunId) -> Result<Option<RunInfo>> {

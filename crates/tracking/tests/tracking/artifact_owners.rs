@@ -3,6 +3,7 @@
 use falaj_base::Ctx;
 use falaj_testkit::database::each_place;
 use falaj_tracking::artifact::{ArtifactPath, Copied, Purged};
+use falaj_tracking::logged_model::NewLoggedModel;
 use falaj_tracking::{ExperimentId, RUN_WRITE};
 use http::{Method, StatusCode};
 
@@ -132,6 +133,56 @@ async fn nothing_is_written_to_what_is_in_the_bin() {
         let gone = world.send(Method::DELETE, &format!("{FILES}/{root}"), "").await;
         assert_eq!(gone.status(), StatusCode::OK);
         assert_eq!(world.count("SELECT COUNT(*) AS n FROM artifact").await, 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_files_of_a_logged_model() {
+    each_place(async |database| {
+        let world = World::new(database).await;
+        let call = world.call().await;
+        let new = NewLoggedModel {
+            experiment: ExperimentId::DEFAULT,
+            name: None,
+            model_type: String::new(),
+            source_run: None,
+            params: Vec::new(),
+            tags: Vec::new(),
+        };
+        let model = world.tracking.create_logged_model(&call, new).await.unwrap().id;
+        let root = format!("0/models/{model}/artifacts");
+        world.put(&format!("{root}/data/weights.bin"), "12345").await;
+        world.put(&format!("{root}/MLmodel"), "flavors: {}").await;
+        let api = format!("/api/2.0/mlflow/logged-models/{model}/artifacts");
+        let list = crate::artifact_world::json(world.get(&format!("{api}/directories")).await).await;
+        assert_eq!(list["root_uri"], format!("mlflow-artifacts:/{root}"));
+        assert_eq!(names(&list), ["MLmodel", "data/"]);
+        let below = world.get(&format!("{api}/directories?artifact_directory_path=data")).await;
+        assert_eq!(names(&crate::artifact_world::json(below).await), ["data/weights.bin"]);
+        let file = world.get(&format!("{api}/files?artifact_file_path=data/weights.bin")).await;
+        assert_eq!(text(file).await, "12345");
+        for (bad, status) in [
+            (format!("{api}/files"), 400),
+            (format!("{api}/files?artifact_file_path=%2e%2e/x"), 400),
+            (format!("{api}/files?artifact_file_path=%252e%252e/x"), 400),
+            (format!("{api}/directories?artifact_directory_path=/etc"), 400),
+            (format!("{api}/files?artifact_file_path=none"), 404),
+            (format!("{FILES}/1/models/{model}/artifacts/MLmodel"), 404),
+            (format!("{FILES}/0/models/m-{}/artifacts/MLmodel", "0".repeat(32)), 404),
+            ("/api/2.0/mlflow/logged-models/m-1/artifacts/directories".to_owned(), 404),
+        ] {
+            assert_eq!(refusal(world.get(&bad).await).await.0, status, "{bad}");
+        }
+        let fence = [format!("{}/0", call.place.id)];
+        for path in [format!("{api}/directories"), format!("{FILES}/{root}/MLmodel")] {
+            let request = http::Request::builder().uri(&path).body("".into()).unwrap();
+            let reply = world.ask(Some(kept_from(&fence)), request).await;
+            assert_eq!(reply.status(), StatusCode::NOT_FOUND, "{path}");
+        }
+        world.tracking.delete_logged_model(&call, &model.to_string()).await.unwrap();
+        let put = world.send(Method::PUT, &format!("{FILES}/{root}/y"), "y").await;
+        assert_eq!(refusal(put).await.0, 400);
     })
     .await;
 }

@@ -1,5 +1,6 @@
 //! Artifacts over the MLflow protocol.
 
+mod model;
 mod multipart;
 mod proxy;
 mod run;
@@ -23,7 +24,8 @@ pub fn routes(tracking: &Tracking, urls: &SignedUrls, places: &Places) -> Vec<En
     let service = Arc::new(tracking.clone());
     let signing = Arc::new(Signing { tracking: tracking.clone(), urls: urls.clone() });
     let mut all = proxy::routes(service.clone(), places.clone());
-    all.extend(run::routes(service, places.clone()));
+    all.extend(run::routes(service.clone(), places.clone()));
+    all.extend(model::routes(service, places.clone()));
     all.extend(multipart::routes(signing.clone(), places.clone()));
     all.extend(signed::routes(signing));
     all

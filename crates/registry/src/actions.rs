@@ -1,0 +1,25 @@
+//! What can be done here, and by whom.
+
+use falaj_base::{Action, Role};
+
+pub static MODEL_READ: Action = Action::read(
+    "model:read",
+    Role::Viewer,
+    "See and search registered models, their versions, files and history",
+);
+pub static MODEL_WRITE: Action = Action::write(
+    "model:write",
+    Role::Contributor,
+    "Create, rename, describe and tag registered models, and add versions",
+);
+pub static MODEL_DELETE: Action =
+    Action::write("model:delete", Role::Contributor, "Delete a registered model or a version");
+/// Stock clients set aliases with the rights they train with; where promotion is another person's
+/// decision, a policy that forbids this action to contributors says so.
+pub static MODEL_PROMOTE: Action = Action::write(
+    "model:promote",
+    Role::Contributor,
+    "Move an alias or a stage; a policy can keep this to fewer people",
+);
+
+pub static ACTIONS: &[&Action] = &[&MODEL_READ, &MODEL_WRITE, &MODEL_DELETE, &MODEL_PROMOTE];

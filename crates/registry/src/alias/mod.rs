@@ -1,0 +1,9 @@
+//! Aliases: names that point at a version and can be moved to another, each move on record.
+
+mod alias;
+pub(crate) mod http;
+mod service;
+pub(crate) mod store;
+
+pub(crate) use alias::no_alias;
+pub use service::Rolled;

@@ -1,0 +1,195 @@
+//! The verbs on aliases.
+
+use falaj_base::{Ctx, Error, ProjectId, Result, code};
+use falaj_governance::tenancy::Project;
+use falaj_store::db::Tx;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
+
+use super::alias::{LATEST, check_alias, check_free, no_alias};
+use super::store;
+use crate::access::{Act, no_model, no_version};
+use crate::history::{Kind, Move, store as history};
+use crate::model::{Model, store as models};
+use crate::version::{Version, store as versions};
+use crate::{MODEL_PROMOTE, MODEL_READ, Registry};
+
+/// Where an alias went back to.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Rolled {
+    pub name: String,
+    pub alias: String,
+    /// Where it points now; absent if it pointed nowhere before its last move.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Where it pointed until now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+}
+
+impl Registry {
+    /// Points an alias at a version.
+    pub async fn set_alias(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        name: &str,
+        alias: String,
+        number: i64,
+    ) -> Result<()> {
+        check_free(&alias)?;
+        let (id, gone) = (project.id, name.to_owned());
+        let not_there = move || no_version(&gone, number);
+        let change = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
+            let there = versions::find(tx, id, &model.name, number)?;
+            there.ok_or_else(|| no_version(&model.name, number))?;
+            let old = store::find(tx, model.id, &alias)?;
+            move_alias(tx, id, model, act, &alias, (old, Some(number)))?;
+            put_on_record(tx, model, act, &alias, (old, Some(number)), None)
+        };
+        self.change((ctx, project), name, &MODEL_PROMOTE, not_there, change).await
+    }
+
+    /// An alias that is not there is deleted already.
+    pub async fn delete_alias(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        name: &str,
+        alias: String,
+    ) -> Result<()> {
+        check_alias(&alias)?;
+        let (id, gone) = (project.id, name.to_owned());
+        let not_there = move || no_model(&gone);
+        let change = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
+            let old = store::find(tx, model.id, &alias)?;
+            move_alias(tx, id, model, act, &alias, (old, None))?;
+            put_on_record(tx, model, act, &alias, (old, None), None)
+        };
+        self.change((ctx, project), name, &MODEL_PROMOTE, not_there, change).await
+    }
+
+    /// Undoes the last move of an alias: it points again where it pointed before. Done twice, it
+    /// points where it pointed at first.
+    pub async fn roll_alias_back(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        name: &str,
+        alias: String,
+    ) -> Result<Rolled> {
+        check_alias(&alias)?;
+        let (id, gone) = (project.id, name.to_owned());
+        let not_there = move || no_model(&gone);
+        let change = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
+            let last = history::last(tx, model.id, Kind::Alias, &alias)?;
+            let last = last.ok_or_else(|| {
+                Error::new(&code::NOT_FOUND, format!("The alias {alias} was never set"))
+            })?;
+            let target = last.old.as_deref().map(str::parse::<i64>).transpose();
+            let target = target.map_err(Error::internal)?;
+            if let Some(number) = target {
+                let there = versions::find(tx, id, &model.name, number)?;
+                there.ok_or_else(|| {
+                    let text = format!("Version {number}, where {alias} was before, is deleted");
+                    Error::new(&code::CONFLICT, text)
+                })?;
+            }
+            let old = store::find(tx, model.id, &alias)?;
+            move_alias(tx, id, model, act, &alias, (old, target))?;
+            let rolled = Rolled {
+                name: model.name.clone(),
+                alias: alias.clone(),
+                version: target.map(|number| number.to_string()),
+                from: old.map(|number| number.to_string()),
+            };
+            put_on_record(tx, model, act, &alias, (old, target), Some(&rolled))?;
+            Ok(rolled)
+        };
+        self.change((ctx, project), name, &MODEL_PROMOTE, not_there, change).await
+    }
+
+    /// The version an alias points at. `latest` is the newest version, whatever its stage.
+    pub async fn version_by_alias(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        name: &str,
+        alias: String,
+    ) -> Result<Version> {
+        check_alias(&alias)?;
+        self.seen(ctx, project, name, &MODEL_READ, || no_model(name)).await?;
+        let (project, wanted) = (project.id, name.to_owned());
+        self.db()
+            .read(move |tx| {
+                let model = models::id_of(tx, project, &wanted)?.ok_or_else(|| no_model(&wanted))?;
+                let number = if alias.eq_ignore_ascii_case(LATEST) {
+                    versions::newest(tx, model, None)?.ok_or_else(|| {
+                        let text = format!("Latest version not found for model {wanted}.");
+                        Error::new(&code::NOT_FOUND, text)
+                    })?
+                } else {
+                    store::find(tx, model, &alias)?.ok_or_else(|| no_alias(&alias))?
+                };
+                let version = versions::find(tx, project, &wanted, number)?;
+                version.ok_or_else(|| no_version(&wanted, number))
+            })
+            .await
+    }
+}
+
+/// Moves an alias and notes it in the history; one that stays where it is has not moved.
+fn move_alias(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    model: &Model,
+    act: &Act,
+    alias: &str,
+    (old, new): (Option<i64>, Option<i64>),
+) -> Result<()> {
+    if old == new {
+        return Ok(());
+    }
+    match new {
+        Some(number) => store::set(tx, model.id, alias, number)?,
+        None => store::delete(tx, model.id, alias)?,
+    }
+    let text = |number: Option<i64>| number.map(|number| number.to_string());
+    let made = Move { kind: Kind::Alias, subject: alias.to_owned(), old: text(old), new: text(new) };
+    history::append(tx, project, model.id, act, &made)
+}
+
+fn put_on_record(
+    tx: &mut Tx<'_>,
+    model: &Model,
+    act: &Act,
+    alias: &str,
+    (old, new): (Option<i64>, Option<i64>),
+    rolled: Option<&Rolled>,
+) -> Result<()> {
+    let text = |number: Option<i64>| number.map(|number| number.to_string());
+    let data = json!({
+        "name": model.name,
+        "alias": alias,
+        "from": text(old),
+        "to": text(new),
+        "rollback": rolled.is_some(),
+    });
+    let shown = |number: Option<i64>| text(number).unwrap_or_else(|| "nowhere".to_owned());
+    let mut change = act
+        .change()
+        .before(&text(old))
+        .after(&text(new))
+        .detail("alias", alias)
+        .detail("from", shown(old))
+        .detail("to", shown(new));
+    if old != new {
+        change = change.event("model.alias-moved", &data);
+    }
+    if let Some(rolled) = rolled {
+        // Twice is not the same as once: a repeated request must not undo itself.
+        change = change.detail("rollback", true).reply(200, rolled);
+    }
+    act.record(tx, change)
+}

@@ -1,0 +1,9 @@
+//! Who moved which alias or stage, from where to where, and when. It only grows.
+
+mod entry;
+pub(crate) mod http;
+mod service;
+pub(crate) mod store;
+
+pub use entry::{Entry, Kind};
+pub(crate) use entry::Move;

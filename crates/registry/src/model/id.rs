@@ -1,0 +1,28 @@
+//! How tables refer to a model. Callers know models by name.
+
+use falaj_store::db::{FromValue, Value};
+use uuid::Uuid;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RegisteredId(Uuid);
+
+impl RegisteredId {
+    pub(crate) fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl From<RegisteredId> for Value {
+    fn from(id: RegisteredId) -> Self {
+        Self::Blob(id.0.as_bytes().to_vec())
+    }
+}
+
+impl FromValue for RegisteredId {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Blob(bytes) => Uuid::from_slice(bytes).ok().map(Self),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Registered models: a name under which versions gather.
+
+pub(crate) mod http;
+mod id;
+#[allow(clippy::module_inception, reason = "the noun of this folder")]
+mod model;
+pub(crate) mod search;
+mod service;
+pub(crate) mod store;
+
+pub use model::Model;
+pub(crate) use id::RegisteredId;
+pub(crate) use model::check_name;
+pub use search::ModelSearch;
+pub use service::NewModel;

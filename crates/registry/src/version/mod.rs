@@ -1,0 +1,18 @@
+//! Versions of registered models: what was registered, from where, and the stage it is in.
+
+mod artifact;
+pub(crate) mod http;
+mod origin;
+mod search;
+mod service;
+mod source;
+mod stage;
+pub(crate) mod store;
+#[allow(clippy::module_inception, reason = "the noun of this folder")]
+mod version;
+
+pub use search::VersionSearch;
+pub use service::NewVersion;
+pub use stage::Stage;
+pub use version::Version;
+pub(crate) use version::parse_number;

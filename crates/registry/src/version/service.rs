@@ -1,0 +1,299 @@
+//! The verbs on versions.
+
+use falaj_base::{Action, Ctx, Result};
+use falaj_governance::tenancy::Project;
+use falaj_mlflow::Call;
+use falaj_mlflow::error::refused;
+use falaj_store::db::Tx;
+use falaj_tracking::logged_model::note_registration;
+use serde_json::json;
+
+use super::stage::Stage;
+use super::store;
+use super::version::Version;
+use crate::access::{Act, no_model, no_version};
+use crate::history::{Kind, Move, store as history};
+use crate::model::{Model, store as models};
+use crate::tag::check_text;
+use crate::{MODEL_DELETE, MODEL_PROMOTE, MODEL_READ, MODEL_WRITE, Registry};
+
+/// What is needed to make one. A run or model id that is absent is something else than an empty
+/// one: see [`Registry::create_version`].
+#[derive(Clone, Debug, Default)]
+pub struct NewVersion {
+    pub name: String,
+    pub source: String,
+    pub run_id: Option<String>,
+    pub model_id: Option<String>,
+    pub run_link: String,
+    pub description: String,
+    pub tags: Vec<(String, String)>,
+}
+
+impl Registry {
+    /// Registers a version. Where its source is another version, an absent run or model id is
+    /// taken over from there, and one that is given must be the same.
+    pub async fn create_version(&self, call: &Call, mut new: NewVersion) -> Result<Version> {
+        let config = self.config();
+        check_text("source", &new.source, config.max_source)?;
+        check_text("run_link", &new.run_link, config.max_source)?;
+        check_text("description", &new.description, config.max_description)?;
+        check_text("run_id", new.run_id.as_deref().unwrap_or(""), 256)?;
+        new.tags = config.check_tags(new.tags)?;
+        let origin = self.origin(call, &new).await?;
+        let (name, project) = (new.name.clone(), call.place.id);
+        let gone = name.clone();
+        let not_there = move || no_model(&gone);
+        let add = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
+            let version = Version {
+                model: model.id,
+                name: model.name.clone(),
+                number: models::next_version(tx, model, act.now)?,
+                description: Some(new.description),
+                stage: Stage::None,
+                source: origin.source,
+                location: origin.location,
+                files: origin.files,
+                run_id: origin.run_id,
+                run_link: new.run_link,
+                logged_model: origin.logged_model,
+                created_by: act.ctx.principal.name.clone(),
+                created_at: act.now,
+                updated_at: act.now,
+                tags: new.tags,
+                aliases: Vec::new(),
+            };
+            store::insert(tx, &version)?;
+            if let Some(model) = origin.noted {
+                note_registration(tx, model, &version.name, version.number)?;
+            }
+            let data = version.shown();
+            let change = act
+                .change()
+                .event("model-version.created", &data)
+                .after(&json!({ "version": data, "tags": version.tags }))
+                .detail("version", version.number);
+            act.record(tx, change)?;
+            store::find(tx, project, &version.name, version.number)?
+                .ok_or_else(|| no_version(&version.name, version.number))
+        };
+        let whose = (&call.ctx, &*call.place);
+        self.change(whose, &name, &MODEL_WRITE, not_there, add).await
+    }
+
+    pub async fn version(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        name: &str,
+        number: i64,
+    ) -> Result<Version> {
+        let not_there = || no_version(name, number);
+        self.seen(ctx, project, name, &MODEL_READ, not_there).await?;
+        let (project, wanted) = (project.id, name.to_owned());
+        let found = self.db().read(move |tx| store::find(tx, project, &wanted, number)).await?;
+        found.ok_or_else(not_there)
+    }
+
+    /// The newest version of each of these stages; of every stage if there are none.
+    pub async fn latest_versions(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        name: &str,
+        stages: &[Stage],
+    ) -> Result<Vec<Version>> {
+        let mut latest = self.model(ctx, project, name).await?.latest;
+        latest.retain(|version| stages.is_empty() || stages.contains(&version.stage));
+        Ok(latest)
+    }
+
+    /// An update without a description removes it, as in MLflow.
+    pub async fn describe_version(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        (name, number): (&str, i64),
+        description: Option<String>,
+    ) -> Result<Version> {
+        let most = self.config().max_description;
+        check_text("description", description.as_deref().unwrap_or(""), most)?;
+        let id = project.id;
+        let change = move |tx: &mut Tx<'_>, old: &Version, act: &Act| {
+            store::describe(tx, (old.model, old.number), description.as_deref(), act.now)?;
+            let new = store::find(tx, id, &old.name, old.number)?;
+            let new = new.ok_or_else(|| no_version(&old.name, old.number))?;
+            let change = act
+                .change()
+                .event("model-version.updated", &new.shown())
+                .before(&old.description)
+                .after(&new.description)
+                .detail("version", new.number);
+            act.record(tx, change)?;
+            Ok(new)
+        };
+        self.change_version((ctx, project), name, number, &MODEL_WRITE, change).await
+    }
+
+    /// Moves a version to a stage, and the others there to the archive if asked to.
+    pub async fn set_stage(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        (name, number): (&str, i64),
+        stage: Stage,
+        archive_others: bool,
+    ) -> Result<Version> {
+        if archive_others && !stage.is_active() {
+            return Err(refused(format!(
+                "Model version transition cannot archive existing model versions because '{}' is \
+                 not an Active stage. Valid stages are ['Staging', 'Production']",
+                stage.as_str()
+            ))
+            .at("archive_existing_versions"));
+        }
+        let id = project.id;
+        let change = move |tx: &mut Tx<'_>, old: &Version, act: &Act| {
+            let mut moves = vec![(old.number, old.stage, stage)];
+            if archive_others {
+                let others = store::in_stage(tx, old.model, stage)?.into_iter();
+                let others = others.filter(|other| *other != old.number);
+                moves.extend(others.map(|other| (other, stage, Stage::Archived)));
+            }
+            for (number, from, to) in &moves {
+                store::set_stage(tx, (old.model, *number), *to, act.now)?;
+                if from != to {
+                    let subject = number.to_string();
+                    let (old_stage, new_stage) = (from.as_str(), to.as_str());
+                    let made = Move::new(Kind::Stage, &subject, Some(old_stage), Some(new_stage));
+                    history::append(tx, id, old.model, act, &made)?;
+                }
+            }
+            models::touch(tx, old.model, act.now)?;
+            let new = store::find(tx, id, &old.name, old.number)?;
+            let new = new.ok_or_else(|| no_version(&old.name, old.number))?;
+            let archived: Vec<String> =
+                moves[1..].iter().map(|(number, _, _)| number.to_string()).collect();
+            let data = json!({
+                "name": new.name,
+                "version": new.number.to_string(),
+                "from": old.stage.as_str(),
+                "to": new.stage.as_str(),
+                "archived": archived,
+            });
+            let change = act
+                .change()
+                .event("model-version.stage-changed", &data)
+                .before(&old.shown())
+                .after(&new.shown())
+                .detail("version", new.number)
+                .detail("stage", new.stage.as_str());
+            act.record(tx, change)?;
+            Ok(new)
+        };
+        self.change_version((ctx, project), name, number, &MODEL_PROMOTE, change).await
+    }
+
+    /// For good, with its aliases. Its number is not given again.
+    pub async fn delete_version(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        name: &str,
+        number: i64,
+    ) -> Result<()> {
+        let id = project.id;
+        let change = move |tx: &mut Tx<'_>, old: &Version, act: &Act| {
+            let number = old.number.to_string();
+            for alias in &old.aliases {
+                let made = Move::new(Kind::Alias, alias, Some(&number), None);
+                history::append(tx, id, old.model, act, &made)?;
+            }
+            store::delete(tx, old.model, old.number)?;
+            models::touch(tx, old.model, act.now)?;
+            let mut data = old.shown();
+            data["aliases"] = json!(old.aliases);
+            let change = act
+                .change()
+                .event("model-version.deleted", &data)
+                .before(&data)
+                .detail("version", old.number);
+            act.record(tx, change)
+        };
+        self.change_version((ctx, project), name, number, &MODEL_DELETE, change).await
+    }
+
+    pub async fn tag_version(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        version: (&str, i64),
+        (key, value): (String, String),
+    ) -> Result<()> {
+        self.config().check_tag(&key, &value)?;
+        self.change_version_tag(ctx, project, version, key, Some(value)).await
+    }
+
+    /// A tag that is not there is deleted already.
+    pub async fn untag_version(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        version: (&str, i64),
+        key: String,
+    ) -> Result<()> {
+        self.config().check_tag(&key, "")?;
+        self.change_version_tag(ctx, project, version, key, None).await
+    }
+
+    async fn change_version_tag(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        (name, number): (&str, i64),
+        key: String,
+        value: Option<String>,
+    ) -> Result<()> {
+        let change = move |tx: &mut Tx<'_>, version: &Version, act: &Act| {
+            let of = (version.model, version.number);
+            let old = store::tag(tx, of, &key)?;
+            match &value {
+                Some(value) => store::set_tag(tx, of, &key, value)?,
+                None => store::delete_tag(tx, of, &key)?,
+            }
+            let data = json!({
+                "name": version.name,
+                "version": version.number.to_string(),
+                "tag": key,
+                "removed": value.is_none(),
+            });
+            let change = act
+                .change()
+                .event("model-version.updated", &data)
+                .before(&old)
+                .after(&value)
+                .detail("version", version.number)
+                .detail("tag", &key);
+            act.record(tx, change)
+        };
+        self.change_version((ctx, project), name, number, &MODEL_WRITE, change).await
+    }
+
+    /// One change of one version, read again inside its transaction.
+    async fn change_version<T: Send + 'static>(
+        &self,
+        (ctx, project): (&Ctx, &Project),
+        name: &str,
+        number: i64,
+        action: &'static Action,
+        change: impl FnOnce(&mut Tx<'_>, &Version, &Act) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (id, gone) = (project.id, name.to_owned());
+        let not_there = move || no_version(&gone, number);
+        let change = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
+            let version = store::find(tx, id, &model.name, number)?;
+            change(tx, &version.ok_or_else(|| no_version(&model.name, number))?, act)
+        };
+        self.change((ctx, project), name, action, not_there, change).await
+    }
+}
