@@ -26,7 +26,11 @@ enum Source {
     Whole(Blob),
     /// A file in ten thousand parts is not opened ten thousand times before its first byte: each
     /// part is opened when its turn comes.
-    Parts { objects: Objects, tenant: TenantId, parts: Arc<[Part]> },
+    Parts {
+        objects: Objects,
+        tenant: TenantId,
+        parts: Arc<[Part]>,
+    },
 }
 
 #[derive(Clone, Debug)]

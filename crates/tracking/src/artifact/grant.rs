@@ -173,9 +173,8 @@ impl SignedUrls {
 
     /// The grant in a query, if we signed it and its time has not passed.
     pub(super) fn open(&self, query: Option<&str>, now: Timestamp) -> Result<Grant> {
-        let grant = query.and_then(|query| {
-            query.split('&').find_map(|field| field.strip_prefix("grant="))
-        });
+        let grant =
+            query.and_then(|query| query.split('&').find_map(|field| field.strip_prefix("grant=")));
         let opened = grant.filter(|text| text.len() <= LONGEST).and_then(|text| {
             let (payload, mark) = text.split_once('.')?;
             let mark = BASE64.decode(mark).ok()?;

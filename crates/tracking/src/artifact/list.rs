@@ -73,7 +73,8 @@ impl Tracking {
             return Err(refused(text).at("max_results"));
         }
         found.truncate(want);
-        let next = found.last().filter(|_| more).map(|last| page::encode(&last.next)).transpose()?;
+        let next =
+            found.last().filter(|_| more).map(|last| page::encode(&last.next)).transpose()?;
         // Outside of runs there may be folders of experiments that the caller may not read.
         let visible = |child: &Child| match child.experiment {
             Some(id) if owner.experiment != Some(id) => {

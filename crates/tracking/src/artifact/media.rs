@@ -8,8 +8,30 @@ const LONGEST: usize = 255;
 
 /// What is shown as text whatever it is written in.
 const TEXT: &[&str] = &[
-    "txt", "log", "err", "cfg", "conf", "cnf", "cf", "ini", "properties", "prop", "hocon", "toml",
-    "yaml", "yml", "xml", "json", "js", "py", "py3", "csv", "tsv", "md", "rst", "MLmodel",
+    "txt",
+    "log",
+    "err",
+    "cfg",
+    "conf",
+    "cnf",
+    "cf",
+    "ini",
+    "properties",
+    "prop",
+    "hocon",
+    "toml",
+    "yaml",
+    "yml",
+    "xml",
+    "json",
+    "js",
+    "py",
+    "py3",
+    "csv",
+    "tsv",
+    "md",
+    "rst",
+    "MLmodel",
     "mlproject",
 ];
 

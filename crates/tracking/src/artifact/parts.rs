@@ -41,7 +41,8 @@ pub(super) fn part_claim(artifact: Uuid, no: u32) -> String {
     format!("{}/{no}", artifact.simple())
 }
 
-const COLUMNS: &str = "id, tenant, project, zone, path, experiment, run, model, parts, issuer, expires_at";
+const COLUMNS: &str =
+    "id, tenant, project, zone, path, experiment, run, model, parts, issuer, expires_at";
 
 pub(super) fn insert(tx: &mut Tx<'_>, upload: &Upload) -> Result<()> {
     tx.execute(

@@ -164,9 +164,30 @@ mod tests {
         let long = "x".repeat(1025);
         let in_run = |rest: &str| format!("1/{RUN}/artifacts/{rest}");
         for bad in [
-            "", "/", "/etc/passwd", "..", "a/../b", "a/./b", "a//b", "a/", "%2e%2e/x", "a/%2E%2e/b",
-            "a%2fb", "a%5Cb", "a\\b", "..\\x", "C:/x", "c:x", "file:///etc", "http://x/y", "a\0b",
-            "a\nb", "a\u{7f}b", "a\u{202e}b", "a\u{2028}b", &long,
+            "",
+            "/",
+            "/etc/passwd",
+            "..",
+            "a/../b",
+            "a/./b",
+            "a//b",
+            "a/",
+            "%2e%2e/x",
+            "a/%2E%2e/b",
+            "a%2fb",
+            "a%5Cb",
+            "a\\b",
+            "..\\x",
+            "C:/x",
+            "c:x",
+            "file:///etc",
+            "http://x/y",
+            "a\0b",
+            "a\nb",
+            "a\u{7f}b",
+            "a\u{202e}b",
+            "a\u{2028}b",
+            &long,
         ] {
             assert!(ArtifactPath::new(bad).is_err(), "{bad:?}");
             assert!(ArtifactPath::new(in_run(bad)).is_err() || bad.is_empty(), "{bad:?} in a run");

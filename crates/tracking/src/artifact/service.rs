@@ -55,8 +55,7 @@ impl Tracking {
         }
         let place = &call.place;
         let content = bounded(content, limits.most);
-        let staged =
-            self.objects().upload(place.tenant_id, &place.zone, content, expected).await?;
+        let staged = self.objects().upload(place.tenant_id, &place.zone, content, expected).await?;
         let blob = staged.blob;
         if staged.size < limits.least {
             self.objects().discard(blob).await;

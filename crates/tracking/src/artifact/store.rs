@@ -102,9 +102,8 @@ pub(super) fn of_experiment(
     experiment: ExperimentId,
     limit: usize,
 ) -> Result<Vec<Artifact>> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM artifact WHERE project = $1 AND experiment = $2 LIMIT $3"
-    );
+    let sql =
+        format!("SELECT {COLUMNS} FROM artifact WHERE project = $1 AND experiment = $2 LIMIT $3");
     tx.query(&sql, &params![project, experiment, limit])?.iter().map(parse).collect()
 }
 

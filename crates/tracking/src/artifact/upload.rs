@@ -25,11 +25,11 @@ use uuid::Uuid;
 
 use super::artifact::Artifact;
 use super::grant::Issuer;
+use super::media;
 use super::parts::{self, Upload, part_claim};
 use super::path::ArtifactPath;
 use super::service::{CLAIM, bounded, make_room, release, too_large, written};
 use super::store::{self, PartRow};
-use super::media;
 use crate::{RUN_WRITE, Tracking};
 
 /// How often abandoned uploads are looked for, and how many are ended at a time.

@@ -155,7 +155,8 @@ async fn the_files_of_a_logged_model() {
         world.put(&format!("{root}/data/weights.bin"), "12345").await;
         world.put(&format!("{root}/MLmodel"), "flavors: {}").await;
         let api = format!("/api/2.0/mlflow/logged-models/{model}/artifacts");
-        let list = crate::artifact_world::json(world.get(&format!("{api}/directories")).await).await;
+        let list =
+            crate::artifact_world::json(world.get(&format!("{api}/directories")).await).await;
         assert_eq!(list["root_uri"], format!("mlflow-artifacts:/{root}"));
         assert_eq!(names(&list), ["MLmodel", "data/"]);
         let below = world.get(&format!("{api}/directories?artifact_directory_path=data")).await;

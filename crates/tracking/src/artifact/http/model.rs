@@ -74,9 +74,10 @@ struct File {
 }
 
 async fn get(t: Arc<Tracking>, call: Call, mut request: Request) -> Result<Response> {
-    let Path(ById { model_id }) = request.extract_parts().await.map_err(|bad| {
-        Error::new(&code::INVALID_INPUT, "the path is not valid").caused_by(bad)
-    })?;
+    let Path(ById { model_id }) = request
+        .extract_parts()
+        .await
+        .map_err(|bad| Error::new(&code::INVALID_INPUT, "the path is not valid").caused_by(bad))?;
     let file: File = wire::from_query(request.uri().query().unwrap_or(""))?;
     let path = file.artifact_file_path.filter(|path| !path.is_empty()).ok_or_else(|| {
         refused("Request must include the \"artifact_file_path\" query parameter.")
@@ -89,8 +90,7 @@ async fn get(t: Arc<Tracking>, call: Call, mut request: Request) -> Result<Respo
 /// The folder of a model that lies here, and its address.
 async fn folder(t: &Tracking, call: &Call, model: &str) -> Result<(ArtifactPath, String)> {
     let uri = t.logged_model(call, model, false).await?.artifact_uri;
-    let path = proxied_path(&uri).ok_or_else(|| {
-        refused("the artifacts of this logged model lie outside this server")
-    })?;
+    let path = proxied_path(&uri)
+        .ok_or_else(|| refused("the artifacts of this logged model lie outside this server"))?;
     Ok((ArtifactPath::new(path)?, uri))
 }

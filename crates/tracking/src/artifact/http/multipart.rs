@@ -24,16 +24,17 @@ use crate::artifact::upload::Sent;
 use crate::experiment::http::Nothing;
 use crate::{RUN_READ, RUN_WRITE};
 
+const CREATE: &str = "/api/2.0/mlflow-artifacts/mpu/create/{*path}";
+const COMPLETE: &str = "/api/2.0/mlflow-artifacts/mpu/complete/{*path}";
+const ABORT: &str = "/api/2.0/mlflow-artifacts/mpu/abort/{*path}";
+const PRESIGNED: &str = "/api/2.0/mlflow-artifacts/presigned/{*path}";
+
 pub(super) fn routes(signing: Arc<Signing>, places: Places) -> Vec<Endpoint> {
     let doc = |summary| doc(summary, Some(JSON), Some(JSON));
     let asked = super::doc("Ask where a file can be fetched in ranges", None, Some(JSON));
     let create_doc = doc("Begin an upload in parts");
     let complete_doc = doc("Complete an upload in parts");
     let abort_doc = doc("Abort an upload in parts");
-    const CREATE: &str = "/api/2.0/mlflow-artifacts/mpu/create/{*path}";
-    const COMPLETE: &str = "/api/2.0/mlflow-artifacts/mpu/complete/{*path}";
-    const ABORT: &str = "/api/2.0/mlflow-artifacts/mpu/abort/{*path}";
-    const PRESIGNED: &str = "/api/2.0/mlflow-artifacts/presigned/{*path}";
     Api::new(signing, places)
         .stream(Method::POST, CREATE, &RUN_WRITE, create_doc, create)
         .stream(Method::POST, COMPLETE, &RUN_WRITE, complete_doc, complete)

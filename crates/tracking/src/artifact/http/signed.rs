@@ -50,7 +50,8 @@ where
     let result = match signing.urls.open(request.uri().query(), now) {
         Ok(grant) => handle(signing, grant, request).await,
         Err(error) => {
-            let entry = AuditEntry::unauthenticated(&info(&request), "signed URL", now, &*error.to_string());
+            let (info, reason) = (info(&request), error.message());
+            let entry = AuditEntry::unauthenticated(&info, "signed URL", now, reason);
             signing.tracking.reads().note(entry);
             Err(error)
         }

@@ -1,0 +1,11 @@
+//! The registry's routes over real stores: every test runs on SQLite and on PostgreSQL.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod access;
+mod aliases;
+mod models;
+mod search;
+mod sources;
+mod versions;
+mod world;

@@ -1,0 +1,119 @@
+"""What to send to each route of the MLflow API so that it is judged rather than refused as malformed.
+
+`{run}`, `{model}` and so on stand for the ids of things that the stage holds."""
+
+RUN = {"run_id": "{run}"}
+API = "/api/2.0/mlflow"
+
+BODIES = {
+    f"post {API}/experiments/create": {"name": "fresh"},
+    f"post {API}/experiments/update": {"experiment_id": "{experiment}", "new_name": "renamed"},
+    f"post {API}/experiments/delete": {"experiment_id": "{other_experiment}"},
+    f"post {API}/experiments/restore": {"experiment_id": "{other_experiment}"},
+    f"post {API}/experiments/set-experiment-tag": {"experiment_id": "{experiment}", "key": "k", "value": "v"},
+    f"post {API}/experiments/delete-experiment-tag": {"experiment_id": "{experiment}", "key": "tag"},
+    f"post {API}/experiments/search": {},
+    f"post {API}/experiments/search-datasets": {"experiment_ids": ["{experiment}"]},
+    f"post {API}/runs/create": {"experiment_id": "{experiment}"},
+    f"post {API}/runs/update": RUN | {"status": "RUNNING"},
+    f"post {API}/runs/delete": {"run_id": "{other_run}"},
+    f"post {API}/runs/restore": {"run_id": "{other_run}"},
+    f"post {API}/runs/search": {"experiment_ids": ["{experiment}"]},
+    f"post {API}/runs/log-metric": RUN | {"key": "m", "value": 1.5, "timestamp": 1},
+    f"post {API}/runs/log-parameter": RUN | {"key": "p", "value": "1"},
+    f"post {API}/runs/log-batch": RUN | {"metrics": [{"key": "m", "value": 2, "timestamp": 2}]},
+    f"post {API}/runs/log-inputs": RUN | {
+        "datasets": [{"dataset": {"name": "d", "digest": "1", "source_type": "s", "source": "x"}}]},
+    f"post {API}/runs/outputs": RUN | {"models": [{"model_id": "{model}", "step": 1}]},
+    f"post {API}/runs/log-model": RUN | {
+        "model_json": '{"artifact_path": "m", "flavors": {}, "utc_time_created": "x", "run_id": "r"}'},
+    f"post {API}/runs/set-tag": RUN | {"key": "k", "value": "v"},
+    f"post {API}/runs/delete-tag": RUN | {"key": "tag"},
+    f"post {API}/artifacts/presigned-upload-url": RUN | {"path": "a.txt"},
+    f"post {API}/artifacts/presigned-download-url": RUN | {"path": "a.txt"},
+    f"post {API}/logged-models": {"experiment_id": "{experiment}"},
+    f"post {API}/logged-models/search": {"experiment_ids": ["{experiment}"]},
+    f"patch {API}/logged-models/{{model_id}}": {"status": "LOGGED_MODEL_READY"},
+    f"delete {API}/logged-models/{{model_id}}": {},
+    f"post {API}/logged-models/{{model_id}}/params": {"params": [{"key": "p", "value": "1"}]},
+    f"patch {API}/logged-models/{{model_id}}/tags": {"tags": [{"key": "tag", "value": "v"}]},
+    f"delete {API}/logged-models/{{model_id}}/tags/{{tag_key}}": {},
+    f"post {API}/registered-models/create": {"name": "fresh"},
+    f"post {API}/registered-models/rename": {"name": "{registered}", "new_name": "{registered}"},
+    f"patch {API}/registered-models/update": {"name": "{registered}", "description": "x"},
+    f"delete {API}/registered-models/delete": {"name": "fresh"},
+    f"post {API}/registered-models/get-latest-versions": {"name": "{registered}"},
+    f"post {API}/registered-models/set-tag": {"name": "{registered}", "key": "k", "value": "v"},
+    f"delete {API}/registered-models/delete-tag": {"name": "{registered}", "key": "k"},
+    f"post {API}/registered-models/alias": {"name": "{registered}", "alias": "champion", "version": "1"},
+    f"delete {API}/registered-models/alias": {"name": "{registered}", "alias": "champion"},
+    f"post {API}/model-versions/create": {"name": "{registered}", "source": "s3://bucket/model"},
+    f"patch {API}/model-versions/update": {"name": "{registered}", "version": "1", "description": "x"},
+    f"post {API}/model-versions/transition-stage": {"name": "{registered}", "version": "1", "stage": "Staging"},
+    f"delete {API}/model-versions/delete": {"name": "{registered}", "version": "2"},
+    f"post {API}/model-versions/set-tag": {"name": "{registered}", "version": "1", "key": "k", "value": "v"},
+    f"delete {API}/model-versions/delete-tag": {"name": "{registered}", "version": "1", "key": "k"},
+    "post /api/2.0/mlflow-artifacts/mpu/create/{path}": {"path": "x.bin", "num_parts": 2},
+    "post /api/2.0/mlflow-artifacts/mpu/complete/{path}": {"path": "x.bin", "upload_id": "x", "parts": []},
+    "post /api/2.0/mlflow-artifacts/mpu/abort/{path}": {"path": "x.bin", "upload_id": "x"},
+}
+
+RAW = {
+    f"post {API}/upload-artifact": b"bytes",
+    "put /api/2.0/mlflow-artifacts/artifacts/{path}": b"bytes",
+}
+
+# What a GET must be asked with.
+QUERIES = {
+    f"get {API}/experiments/get": {"experiment_id": "{experiment}"},
+    f"get {API}/experiments/get-by-name": {"experiment_name": "stage"},
+    f"get {API}/runs/get": RUN,
+    f"get {API}/metrics/get-history": RUN | {"metric_key": "m"},
+    f"get {API}/metrics/get-history-bulk": RUN | {"metric_key": "m"},
+    f"get {API}/metrics/get-history-bulk-interval": {"run_ids": "{run}", "metric_key": "m"},
+    f"get {API}/artifacts/list": RUN,
+    f"get {API}/registered-models/get": {"name": "{registered}"},
+    f"get {API}/registered-models/alias": {"name": "{registered}", "alias": "first"},
+    f"get {API}/registered-models/get-latest-versions": {"name": "{registered}"},
+    f"get {API}/model-versions/get": {"name": "{registered}", "version": "1"},
+    f"get {API}/model-versions/get-download-uri": {"name": "{registered}", "version": "1"},
+    "get /get-artifact": RUN | {"path": "a.txt"},
+    "get /model-versions/get-artifact": {"name": "{registered}", "version": "1", "path": "a.txt"},
+    f"post {API}/upload-artifact": {"run_uuid": "{run}", "path": "up.txt"},
+}
+
+
+def filled(value, ids):
+    """The same with every `{id}` replaced."""
+    if isinstance(value, dict):
+        return {key: filled(item, ids) for key, item in value.items()}
+    if isinstance(value, list):
+        return [filled(item, ids) for item in value]
+    if isinstance(value, str):
+        for name, id_ in ids.items():
+            value = value.replace("{" + name + "}", id_)
+    return value
+
+
+def furnish(client):
+    """Makes one of everything in the client's project; answers with the ids."""
+    def post(path, body):
+        answer = client.post(f"{API}/{path}", json=body)
+        assert answer.status_code == 200, f"{path}: {answer.text}"
+        return answer.json()
+
+    experiment = post("experiments/create", {"name": "stage", "tags": [{"key": "tag", "value": "v"}]})
+    other = post("experiments/create", {"name": "other"})
+    run = post("runs/create", {"experiment_id": experiment["experiment_id"],
+                               "tags": [{"key": "tag", "value": "v"}]})["run"]["info"]["run_id"]
+    other_run = post("runs/create", {"experiment_id": experiment["experiment_id"]})["run"]["info"]["run_id"]
+    model = post("logged-models", {"experiment_id": experiment["experiment_id"], "name": "net"})
+    post("registered-models/create", {"name": "thing"})
+    for _ in range(2):
+        post("model-versions/create", {"name": "thing", "source": "s3://bucket/model"})
+    post("registered-models/alias", {"name": "thing", "alias": "first", "version": "1"})
+    return {
+        "experiment": experiment["experiment_id"], "other_experiment": other["experiment_id"],
+        "run": run, "other_run": other_run, "model": model["model"]["info"]["model_id"],
+        "registered": "thing",
+    }
