@@ -14,7 +14,7 @@
 mod http;
 mod name;
 mod object;
-mod range;
+pub mod range;
 mod service;
 mod store;
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// What part of the content is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub enum Wanted {
     Whole,
     Part(Range<u64>),
     /// The header is a valid range that lies outside the content.
@@ -13,7 +13,8 @@ pub(super) enum Wanted {
 
 /// Reads the header. As the standard has it, one that is not understood is ignored, and so is a
 /// list of several ranges: the whole content answers it rightly, if not cheaply.
-pub(super) fn parse(header: Option<&str>, size: u64) -> Wanted {
+#[must_use]
+pub fn parse(header: Option<&str>, size: u64) -> Wanted {
     let Some(spec) = header.and_then(|text| text.trim().strip_prefix("bytes=")) else {
         return Wanted::Whole;
     };
