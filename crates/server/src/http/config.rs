@@ -118,6 +118,11 @@ pub struct LimitsConfig {
     /// never use the slots of other requests.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_public_in_flight: usize,
+    /// Of those, the requests that one source (an IPv4 address, or an IPv6 network of 64 bits)
+    /// may have at once. Behind a proxy all callers share its address: raise this to the number
+    /// above, and let the proxy share it out.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_public_per_source: usize,
     /// Requests that may wait for their turn.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub max_queued: usize,
@@ -157,6 +162,7 @@ impl Default for LimitsConfig {
             min_body_rate: ByteSize::from_bytes(500),
             max_in_flight: 512,
             max_public_in_flight: 64,
+            max_public_per_source: 16,
             max_queued: 1024,
             max_queue_wait: HumanDuration::from_millis(40),
             max_streams: 512,
