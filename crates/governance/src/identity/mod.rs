@@ -52,6 +52,7 @@ pub use authenticate::Authenticator;
 pub use bootstrap::{first_admin, recover_admin_token};
 pub use config::IdentityConfig;
 pub use http::routes;
+pub use limiter::one_source;
 pub use principal::Account;
 pub use service::Identity;
 pub use store::{MIGRATIONS, forget_project, forget_tenant};
