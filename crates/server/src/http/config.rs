@@ -37,6 +37,10 @@ pub struct ServerConfig {
     pub idle_timeout: HumanDuration,
     /// How long a client may refuse to take bytes of a response.
     pub write_timeout: HumanDuration,
+    /// How long a server that was told to stop still takes requests, while `/health/ready`
+    /// already answers 503, so that whoever shares out requests notices in time. Only a server
+    /// whose readiness somebody asked for within the last minute waits; `0s` never does.
+    pub drain_grace: HumanDuration,
     /// How long running requests may take to finish when the server stops.
     pub drain_timeout: HumanDuration,
     /// Parallel requests at most on one HTTP/2 connection.
@@ -56,6 +60,7 @@ impl Default for ServerConfig {
             handshake_timeout: HumanDuration::from_secs(10),
             idle_timeout: HumanDuration::from_secs(25),
             write_timeout: HumanDuration::from_secs(30),
+            drain_grace: HumanDuration::from_secs(5),
             drain_timeout: HumanDuration::from_secs(20),
             max_http2_streams: 128,
         }
