@@ -142,7 +142,8 @@ pub struct LimitsConfig {
     pub max_deadline: HumanDuration,
     /// Deadline of a request to a route that asks for no credential; it may only ask for less.
     pub public_deadline: HumanDuration,
-    /// Requests a second, on average, from one principal.
+    /// Requests a second, on average, from one principal. A training job shares one token among
+    /// all its workers, so the default only stops what no honest client sends.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub requests_per_second: u32,
     /// Requests one principal may send at once after a pause.
@@ -174,8 +175,8 @@ impl Default for LimitsConfig {
             default_deadline: HumanDuration::from_secs(30),
             max_deadline: HumanDuration::from_mins(10),
             public_deadline: HumanDuration::from_secs(15),
-            requests_per_second: 2000,
-            request_burst: 4000,
+            requests_per_second: 20_000,
+            request_burst: 40_000,
             max_tracked_principals: 16_384,
         }
     }
@@ -201,4 +202,18 @@ fn at_least(field: &str, value: ByteSize, least: ByteSize) -> Result<()> {
     }
     let message = format!("`{field}` is {value}; allowed: {least} or more");
     Err(Error::new(&code::INVALID_CONFIG, message).at(field))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 64 workers of one training job, each logging some hundred metrics a second, share a token.
+    #[test]
+    fn the_default_rate_leaves_room_for_a_training_job() {
+        let limits = LimitsConfig::default();
+        assert!(limits.requests_per_second >= 64 * 300);
+        assert!(limits.request_burst >= limits.requests_per_second);
+        assert!(limits.max_public_per_source * 4 <= limits.max_public_in_flight);
+    }
 }
