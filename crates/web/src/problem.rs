@@ -73,6 +73,7 @@ pub fn problem_response(error: &Error) -> Response {
     }
     let status = http_status(error.kind());
     let mut response = (status, Json(Problem::from(error))).into_response();
+    response.extensions_mut().insert(error.code());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     if let Some(wait) = error.wait() {
