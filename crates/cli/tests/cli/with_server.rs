@@ -247,6 +247,39 @@ fn keys_rotate_and_a_backup_comes_back() {
 }
 
 #[test]
+fn the_last_events_are_shown_and_followed_from_there() {
+    let falaj = Serving::signed_in();
+    for name in ["one", "two", "three"] {
+        falaj.run(&["tenant", "create", name]).ok();
+    }
+    let tail = ["events", "tail", "--type", "falaj.tenant.created", "--limit", "2"];
+    let shown = falaj.run(&tail).ok().stdout;
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 2, "{shown}");
+    assert!(lines[0].contains("\"two\"") && lines[1].contains("\"three\""), "{shown}");
+    let mut follow =
+        falaj.place.command().args(tail).arg("--follow").stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    assert!(next().contains("\"two\"") && next().contains("\"three\""));
+    falaj.run(&["tenant", "create", "four"]).ok();
+    let fourth = next();
+    follow.kill().unwrap();
+    follow.wait().unwrap();
+    assert!(fourth.contains("\"four\""), "{fourth}");
+}
+
+#[test]
+fn routine_health_checks_are_not_in_the_log() {
+    let falaj = Serving::signed_in();
+    falaj.run(&["tenant", "list"]).ok();
+    assert_eq!(falaj.run(&["doctor", "--config", "/dev/null"]).code, 0, "it asks for readiness");
+    let log = std::fs::read_to_string(falaj.place.path("server.log")).unwrap();
+    assert!(log.contains("/v1/tenants"), "{log}");
+    assert!(!log.contains("/health/"), "{log}");
+}
+
+#[test]
 fn events_are_followed_as_they_happen() {
     let falaj = Serving::signed_in();
     let past = falaj.run(&["events", "tail", "--limit", "1000", "--output", "json"]).ok().stdout;

@@ -105,6 +105,7 @@ async fn one_host_gets_its_share_of_the_public_slots() {
         }
     };
     tokio::time::timeout(AT_MOST, free).await.expect("the share is free again");
+    drop(slow);
     platform.stop().await;
 }
 

@@ -37,8 +37,8 @@ async fn a_refused_placement_is_on_the_audit_log() {
     refused(&platform, Method::PATCH, "/v1/tenants/default", patch).await;
     let away = json!({"name": "away", "zone": "dublin"});
     refused(&platform, Method::POST, "/v1/tenants/default/projects", away).await;
-    let rotate = "/v1/tenants/default/keys/rotate";
-    refused(&platform, Method::POST, rotate, json!({"zone": "dublin"})).await;
+    let rotate = "/v1/tenants/default/keys/rotate?zone=dublin";
+    refused(&platform, Method::POST, rotate, json!({})).await;
     refused(&platform, Method::POST, "/v1/tenants/abroad/keys/rotate", json!({})).await;
     let object = "/v1/tenants/abroad/projects/lab/objects/x";
     refused(&platform, Method::PUT, object, json!("data")).await;
