@@ -108,16 +108,21 @@ fn people_get_roles_and_policies_explain_themselves() {
     assert!(falaj.run(&["role", "matrix"]).ok().stdout.contains("tenant:create"));
     assert!(falaj.run(&["policy", "actions"]).ok().stdout.contains("tenant:create"));
 
-    let mut login = falaj
-        .place
-        .command()
-        .args(["login", "--url", &falaj.url, "--user", "mona", "--password-stdin"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    login.stdin.take().unwrap().write_all(b"correct horse battery\n").unwrap();
-    assert!(login.wait().unwrap().success());
+    let given = |arguments: &[&str], lines: &str| {
+        let mut command = falaj.place.command();
+        let mut child = command.args(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+        child.wait().unwrap().success()
+    };
+    let login = ["login", "--url", &falaj.url, "--user", "mona", "--password-stdin"];
+    assert!(given(&login, "correct horse battery\n"));
     assert_eq!(falaj.json(&["whoami"])["name"], "mona");
+    let change = ["user", "password", "--password-stdin"];
+    assert!(!given(&change, "wrong\nsturdy camel stapler\n"));
+    assert!(given(&change, "correct horse battery\nsturdy camel stapler\n"));
+    assert_eq!(falaj.json(&["whoami"])["name"], "mona", "this sign-in goes on");
+    assert!(!given(&login, "correct horse battery\n"));
+    assert!(given(&login, "sturdy camel stapler\n"));
     assert_ne!(falaj.run(&["tenant", "create", "other"]).code, 0);
 }
 
