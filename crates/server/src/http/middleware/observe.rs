@@ -50,9 +50,9 @@ pub(crate) async fn watch(
     // Balancers ask every few seconds; that all is well is not news.
     let routine = status == 200 && route.is_some_and(|route| route.starts_with("/health/"));
     if routine {
-        say!(debug)
+        say!(debug);
     } else {
-        say!(info)
+        say!(info);
     }
     response.map(|body| Held::wrap(body, in_flight))
 }

@@ -89,8 +89,8 @@ impl Slots {
 
 impl Lane {
     async fn take(&self, peer: Option<&Peer>) -> Result<Slot> {
-        let _share = self.share(peer)?;
-        Ok(Slot { _permit: self.permit().await?, _share })
+        let share = self.share(peer)?;
+        Ok(Slot { _permit: self.permit().await?, _share: share })
     }
 
     /// Counted before the wait, so that one source does not fill the queue either.
