@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use falaj_base::Role;
 use serde_json::json;
 
-use crate::world::{MINUTE, ORIGIN, PASSWORD, World, on_each};
+use crate::world::{MINUTE, ORIGIN, PASSWORD, World, cookie, on_each};
 
 fn basic(user: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
@@ -162,8 +162,7 @@ async fn a_user_changes_the_own_password_and_other_sign_ins_end() {
         let other = login(world, "mona", PASSWORD).await.expect(200).field("token");
         let form = [("user", "mona"), ("password", PASSWORD)];
         let browser = world.call("POST", "/auth/login").header("origin", ORIGIN).form(&form);
-        let cookie = browser.send().await.expect(303).headers["set-cookie"].to_str().unwrap();
-        let cookie = cookie.split(';').next().unwrap().to_owned();
+        let (cookie, _) = cookie(&browser.send().await.expect(303), "__Host-falaj-session");
 
         let change = async |token: &str, current: &str, next: &str| {
             let body = json!({"current": current, "password": next});
