@@ -157,8 +157,10 @@ async fn the_sign_in_route_is_as_strict_as_the_others() {
 async fn a_user_changes_the_own_password_and_other_sign_ins_end() {
     const NEXT: &str = "amber-heron-9-canal";
     on_each(async |world| {
-        let named = world.member("mona", "a", Role::Viewer).await;
-        let mine = login(world, "mona", PASSWORD).await.expect(200).field("token");
+        let mine = world.member("mona", "a", Role::Viewer).await;
+        let asked = json!({"tenant": "a", "role": "viewer"});
+        let named = world.call("POST", "/v1/tokens").bearer(&mine).json(asked).send().await;
+        let named = named.expect(201).field("secret");
         let other = login(world, "mona", PASSWORD).await.expect(200).field("token");
         let form = [("user", "mona"), ("password", PASSWORD)];
         let browser = world.call("POST", "/auth/login").header("origin", ORIGIN).form(&form);
