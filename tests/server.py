@@ -39,7 +39,8 @@ class Server:
     def __init__(self, folder, **settings):
         self.data = pathlib.Path(folder) / "data"
         self.log = pathlib.Path(folder) / "server.log"
-        self.settings = settings
+        # Nobody shares out requests here: stop at once.
+        self.settings = {"FALAJ_SERVER_DRAIN_GRACE": "0s"} | settings
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.process = None

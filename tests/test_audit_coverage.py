@@ -22,6 +22,7 @@ BODIES = {
     ("patch", "/v1/tenants/{tenant}/projects/{project}"): {"purpose": "x"},
     ("post", "/v1/zones"): {"name": "fresh-zone", "jurisdiction": "AE"},
     ("post", "/v1/zones/{zone}/transfers"): {"to": "elsewhere", "basis": "x"},
+    ("post", "/v1/me/password"): {"current": "wrong", "password": "violet-otter-7-canal"},
     ("post", "/v1/residency/check"): {"from": "local", "to": "local"},
     ("post", "/v1/users"): {"name": "fresh-user", "password": "correct horse battery"},
     ("patch", "/v1/users/{name}"): {"display_name": "x"},

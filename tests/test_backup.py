@@ -145,6 +145,18 @@ def test_a_damaged_or_foreign_backup_restores_nothing(own_server, tmp_path):
         data = tmp_path / name.replace(" ", "-")
         run("restore", "--from", tmp_path / "bad.backup", "--data-dir", data, "--keyring", keyring, status=1)
         assert not (data / "falaj.db").exists(), name
+        left = [path for path in data.rglob("*") if path.is_file() and path.name not in ("server.id", "falaj.lock")]
+        assert not left, (name, left)
+
+    # An object that lay there before, another server's perhaps, is not taken away with the rest.
+    data = tmp_path / "shared"
+    blobs = [path for path in own_server.data.joinpath("objects").rglob("*") if path.is_file()]
+    kept = data / blobs[0].relative_to(own_server.data)
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(blobs[0].read_bytes())
+    (tmp_path / "bad.backup").write_bytes(content[:-1])
+    run("restore", "--from", tmp_path / "bad.backup", "--data-dir", data, "--keyring", keyring, status=1)
+    assert [path for path in (data / "objects").rglob("*") if path.is_file()] == [kept]
 
     other = Server(tmp_path / "other")
     other.data.parent.mkdir()

@@ -172,6 +172,7 @@ impl Gate for Internal {
 struct Ledger {
     authorized: Vec<(&'static str, String)>,
     recorded: Vec<&'static str>,
+    denied: Vec<&'static str>,
 }
 
 /// The context of one request or one worker run. Cheap to clone; clones share the ledger.
@@ -236,6 +237,16 @@ impl Ctx {
     #[must_use]
     pub fn has_recorded(&self, action: &Action) -> bool {
         self.ledger().recorded.contains(&action.name)
+    }
+
+    /// Notes that a refusal of `action`, made after the gate had allowed it, is on the audit log.
+    pub fn note_denied(&self, action: &Action) {
+        self.ledger().denied.push(action.name);
+    }
+
+    #[must_use]
+    pub fn has_denied(&self, action: &Action) -> bool {
+        self.ledger().denied.contains(&action.name)
     }
 
     fn ledger(&self) -> std::sync::MutexGuard<'_, Ledger> {

@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use codes::code;
-pub use codes::{ALL_CODES, Code};
+pub use codes::{ALL_CODES, Code, error_page};
 
 mod codes;
 

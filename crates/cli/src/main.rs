@@ -13,6 +13,7 @@ mod confirm;
 mod context;
 mod credentials;
 mod doctor;
+mod draft;
 mod exit;
 mod guide;
 mod output;

@@ -18,6 +18,15 @@ pub(crate) fn from_stdin() -> Result<Secret> {
     not_empty(&line)
 }
 
+/// The first two lines of stdin.
+pub(crate) fn pair_from_stdin() -> Result<(Secret, Secret)> {
+    let mut input = BufReader::new(io::stdin().lock().take(2 * MAX_PASSWORD));
+    let (mut first, mut second) = (String::new(), String::new());
+    input.read_line(&mut first)?;
+    input.read_line(&mut second)?;
+    Ok((not_empty(&first)?, not_empty(&second)?))
+}
+
 /// Asks on the terminal; with `twice`, a second time to catch a slip.
 pub(crate) async fn ask(prompt: &str, twice: bool) -> Result<Secret> {
     let password = hidden_line(prompt).await?;

@@ -26,7 +26,7 @@ const MAX_PROBLEM: usize = 64 * 1024;
 pub(crate) fn services(drain: Drain) -> Result<(Router, Vec<Route>)> {
     let (reporter, health) = tonic_health::server::health_reporter();
     tokio::spawn(async move {
-        drain.started().await;
+        drain.announced().await;
         reporter.set_service_status("", ServingStatus::NotServing).await;
     });
     let reflection = tonic_reflection::server::Builder::configure()

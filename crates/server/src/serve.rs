@@ -70,6 +70,7 @@ pub struct Server {
     leases: Leases,
     metrics: Metrics,
     drain: Drain,
+    grace: std::time::Duration,
     patience: std::time::Duration,
     /// Held until the very end: another server must not start on the same files before.
     data_dir: DataDir,
@@ -96,6 +97,7 @@ impl Server {
         let started = started(&listener, &data_dir, admin_token)?;
         Ok(Self {
             leases: Leases::new(services.db.clone(), data_dir.server_id()),
+            grace: config.server.drain_grace.get(),
             patience: config.server.drain_timeout.get(),
             started,
             listener,
@@ -133,7 +135,7 @@ impl Server {
         let stop = async {
             shutdown.await;
             tracing::info!("stopping");
-            self.drain.start();
+            self.drain.announce(self.grace).await;
         };
         tokio::join!(self.listener.serve(self.router, self.drain.clone()), stop);
         driver.finish(self.patience).await;

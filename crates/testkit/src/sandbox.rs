@@ -233,7 +233,9 @@ impl Sandbox {
             .arg("serve")
             .arg("--data-dir")
             .arg(&self.data_dir)
-            .args(["--listen", &self.address.to_string()]);
+            .args(["--listen", &self.address.to_string()])
+            // Nobody shares out requests among sandboxes; a test that does says so.
+            .env("FALAJ_SERVER_DRAIN_GRACE", "0s");
         if let Some(url) = &self.setup.database_url {
             command.args(["--database-url", url]);
         }

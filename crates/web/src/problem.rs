@@ -7,7 +7,8 @@ use http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where the page about a code is, relative to the server: a `type` must be a URI reference.
+/// Where the page about a code is, relative to the server, which serves it to everyone: a `type`
+/// must be a URI reference.
 const PAGES: &str = "/docs/errors/";
 
 /// The body of every error reply. It holds nothing that differs between *not there* and *not

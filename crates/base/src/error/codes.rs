@@ -23,6 +23,11 @@ macro_rules! codes {
 
         /// The codes as a list, for the documentation and the OpenAPI document.
         pub static ALL_CODES: &[&Code] = &[$(&code::$name),*];
+
+        /// The page about each code, in the same order: a code without one does not compile.
+        static PAGES: &[&str] = &[$(include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"), "/../../docs/errors/", $id, ".md"
+        ))),*];
     };
 }
 
@@ -54,4 +59,11 @@ codes! {
     INTERNAL = "internal", Internal, "The server failed";
     INVALID_CONFIG = "invalid-config", InvalidInput, "The configuration is not valid";
     NEWER_SCHEMA = "newer-schema", Conflict, "The store was written by a newer version";
+}
+
+/// The page that explains a code to people, as Markdown; none if there is no such code.
+#[must_use]
+pub fn error_page(id: &str) -> Option<&'static str> {
+    let place = ALL_CODES.iter().position(|code| code.id == id)?;
+    PAGES.get(place).copied()
 }

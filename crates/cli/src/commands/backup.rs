@@ -1,7 +1,5 @@
 //! `falaj backup`: one encrypted file with everything, taken while the server runs.
 
-use std::fs;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -10,6 +8,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::client::broken_stream;
 use crate::context::Context;
+use crate::draft::{self, Draft};
 use crate::exit::{Failure, Result, file_error};
 use crate::output::progress::Progress;
 
@@ -33,35 +32,19 @@ impl Backup {
         let client = ctx.client()?;
         let call = client.call(Method::POST, &["v1", "backup"])?.streaming();
         let mut response = client.send(call).await?;
-        let draft = Draft(self.out.with_extension(format!("part{}", std::process::id())));
-        let file = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&draft.0)
-            .map_err(file_error("write", &draft.0))?;
-        let mut file = tokio::fs::File::from_std(file);
+        // Half a backup is worse than none.
+        let (draft, mut file) = Draft::create(&self.out, draft::PRIVATE)?;
         let mut progress = Progress::new(ctx.output, "backup", response.content_length());
         let mut size = 0;
         while let Some(piece) = response.chunk().await.map_err(|error| broken_stream(&error))? {
-            file.write_all(&piece).await.map_err(file_error("write", &draft.0))?;
+            file.write_all(&piece).await.map_err(file_error("write", &self.out))?;
             size += piece.len() as u64;
             progress.add(piece.len() as u64);
         }
-        file.flush().await.map_err(file_error("write", &draft.0))?;
-        file.sync_all().await.map_err(file_error("write", &draft.0))?;
+        file.flush().await.map_err(file_error("write", &self.out))?;
         progress.finish();
-        fs::rename(&draft.0, &self.out).map_err(file_error("write", &self.out))?;
+        draft.keep(file).await?;
         let made = serde_json::json!({"file": self.out, "size": size});
         ctx.output.done(&made, &format!("wrote {}", self.out.display()))
-    }
-}
-
-/// Half a backup is worse than none: it is removed unless it was finished and renamed.
-struct Draft(PathBuf);
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Events {
 
 #[derive(Debug, Subcommand)]
 enum Commands {
-    /// Print events, and with --follow those to come
+    /// Print the last events, and with --follow those to come
     #[command(after_help = "Examples:\n  falaj events tail --follow\n  \
         falaj events tail --type falaj.tenant.created --limit 10 --output json")]
     Tail(tail::Tail),

@@ -49,13 +49,18 @@ enum Commands {
         /// The sign-in name.
         name: String,
     },
-    /// Set a new password
-    #[command(after_help = "Example:\n  falaj user password mona@example.ae")]
+    /// Change your own password, or set somebody's
+    ///
+    /// Your own takes the current one as well, and ends your other sign-ins.
+    #[command(after_help = "Examples:\n  falaj user password\n  \
+                            falaj user password mona@example.ae")]
     Password {
-        /// The sign-in name.
-        name: String,
-        #[command(flatten)]
-        password: PasswordFrom,
+        /// The sign-in name of another; yourself if absent.
+        name: Option<String>,
+        /// Read the password from the first line of stdin instead of asking; for your own, the
+        /// current one from the first line and the new one from the second.
+        #[arg(long)]
+        password_stdin: bool,
     },
     /// Stop a user from signing in, and end every session and token
     #[command(after_help = "Example:\n  falaj user disable mona@example.ae")]
@@ -136,10 +141,22 @@ impl User {
             Commands::Show { name } => {
                 ctx.output.record(&client.get(&["v1", "users", &name]).await?, FIELDS)
             }
-            Commands::Password { name, password } => {
-                let body = json!({"password": password.read().await?});
+            Commands::Password { name: Some(name), password_stdin } => {
+                let body = json!({"password": PasswordFrom { password_stdin }.read().await?});
                 let user = client.patch(&["v1", "users", &name], body).await?;
                 ctx.output.done(&user, &format!("{name} has a new password"))
+            }
+            Commands::Password { name: None, password_stdin } => {
+                let (current, next) = if password_stdin {
+                    password::pair_from_stdin()?
+                } else {
+                    let current = password::ask("Current password: ", false).await?;
+                    (current, password::ask("New password: ", true).await?)
+                };
+                let body = json!({"current": current.expose(), "password": next.expose()});
+                let call = client.call(Method::POST, &["v1", "me", "password"])?.body(body);
+                let done = client.json(call).await?;
+                ctx.output.done(&done, "you have a new password; your other sign-ins have ended")
             }
             Commands::Disable { name } => {
                 let user = client.patch(&["v1", "users", &name], json!({"disabled": true})).await?;

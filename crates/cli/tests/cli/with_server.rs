@@ -108,16 +108,21 @@ fn people_get_roles_and_policies_explain_themselves() {
     assert!(falaj.run(&["role", "matrix"]).ok().stdout.contains("tenant:create"));
     assert!(falaj.run(&["policy", "actions"]).ok().stdout.contains("tenant:create"));
 
-    let mut login = falaj
-        .place
-        .command()
-        .args(["login", "--url", &falaj.url, "--user", "mona", "--password-stdin"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    login.stdin.take().unwrap().write_all(b"correct horse battery\n").unwrap();
-    assert!(login.wait().unwrap().success());
+    let given = |arguments: &[&str], lines: &str| {
+        let mut command = falaj.place.command();
+        let mut child = command.args(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+        child.wait().unwrap().success()
+    };
+    let login = ["login", "--url", &falaj.url, "--user", "mona", "--password-stdin"];
+    assert!(given(&login, "correct horse battery\n"));
     assert_eq!(falaj.json(&["whoami"])["name"], "mona");
+    let change = ["user", "password", "--password-stdin"];
+    assert!(!given(&change, "wrong\nsturdy camel stapler\n"));
+    assert!(given(&change, "correct horse battery\nsturdy camel stapler\n"));
+    assert_eq!(falaj.json(&["whoami"])["name"], "mona", "this sign-in goes on");
+    assert!(!given(&login, "correct horse battery\n"));
+    assert!(given(&login, "sturdy camel stapler\n"));
     assert_ne!(falaj.run(&["tenant", "create", "other"]).code, 0);
 }
 
@@ -244,6 +249,39 @@ fn keys_rotate_and_a_backup_comes_back() {
     assert!(restored["rows"].as_u64().unwrap() > 0 && restored["objects"] == 1, "{restored}");
     // A place that holds something is refused.
     assert_eq!(falaj.run(&[&restore[..], &["data/keyring.json"]].concat()).code, 6);
+}
+
+#[test]
+fn the_last_events_are_shown_and_followed_from_there() {
+    let falaj = Serving::signed_in();
+    for name in ["one", "two", "three"] {
+        falaj.run(&["tenant", "create", name]).ok();
+    }
+    let tail = ["events", "tail", "--type", "falaj.tenant.created", "--limit", "2"];
+    let shown = falaj.run(&tail).ok().stdout;
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 2, "{shown}");
+    assert!(lines[0].contains("name=two,") && lines[1].contains("name=three,"), "{shown}");
+    let mut follow =
+        falaj.place.command().args(tail).arg("--follow").stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    assert!(next().contains("name=two,") && next().contains("name=three,"));
+    falaj.run(&["tenant", "create", "four"]).ok();
+    let fourth = next();
+    follow.kill().unwrap();
+    follow.wait().unwrap();
+    assert!(fourth.contains("name=four,"), "{fourth}");
+}
+
+#[test]
+fn routine_health_checks_are_not_in_the_log() {
+    let falaj = Serving::signed_in();
+    falaj.run(&["tenant", "list"]).ok();
+    assert_eq!(falaj.run(&["doctor", "--config", "/dev/null"]).code, 0, "it asks for readiness");
+    let log = std::fs::read_to_string(falaj.place.path("server.log")).unwrap();
+    assert!(log.contains("/v1/tenants"), "{log}");
+    assert!(!log.contains("/health/"), "{log}");
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub static TOKEN_MANAGE: Action = Action::write(
 
 /// What everyone may do about their own account, with no role at all.
 pub static SELF_READ: Action = Action::read("self:read", Role::Viewer, "Ask who one is");
+pub static SELF_PASSWORD: Action =
+    Action::write("self:password", Role::Viewer, "Change one's own password");
 pub static SELF_SIGN_IN: Action = Action::write("self:sign-in", Role::Viewer, "Sign in");
 pub static SELF_SIGN_OUT: Action = Action::write("self:sign-out", Role::Viewer, "Sign out");
 
@@ -55,6 +57,7 @@ pub static ACTIONS: &[&Action] = &[
     &TOKEN_READ_ANY,
     &TOKEN_MANAGE,
     &SELF_READ,
+    &SELF_PASSWORD,
     &SELF_SIGN_IN,
     &SELF_SIGN_OUT,
 ];

@@ -10,11 +10,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::actions::{
-    SELF_READ, SERVICE_ACCOUNT_CREATE, SERVICE_ACCOUNT_DELETE, SERVICE_ACCOUNT_READ,
+    SELF_PASSWORD, SELF_READ, SERVICE_ACCOUNT_CREATE, SERVICE_ACCOUNT_DELETE, SERVICE_ACCOUNT_READ,
     SERVICE_ACCOUNT_UPDATE, TOKEN_CREATE, TOKEN_READ, TOKEN_REVOKE, USER_CREATE, USER_DELETE,
     USER_READ, USER_UPDATE,
 };
 use super::front_door;
+use super::own_password::OwnPassword;
 use super::principal::{Account, Class};
 use super::service::{
     Identity, NewServiceAccount, NewUser, ServiceAccountPatch, UserPatch, WhoAmI,
@@ -46,7 +47,8 @@ pub fn routes(service: Arc<Identity>) -> Routes<Identity> {
         .get(tokens, &TOKEN_READ, "List API tokens", list_tokens)
         .get(token, &TOKEN_READ, "Show an API token", read_token)
         .delete(token, &TOKEN_REVOKE, "Revoke an API token", revoke_token)
-        .get("/v1/whoami", &SELF_READ, "Tell who the caller is", who_am_i);
+        .get("/v1/whoami", &SELF_READ, "Tell who the caller is", who_am_i)
+        .post("/v1/me/password", &SELF_PASSWORD, "Change one's own password", own_password);
     front_routes(routes, service)
 }
 
@@ -197,6 +199,14 @@ async fn read_token(s: Service, ctx: Ctx, i: Input<ById>) -> Result<Ok200<Token>
 
 async fn revoke_token(s: Service, ctx: Ctx, i: Input<ById>) -> Result<NoContent> {
     s.revoke_token(&ctx, i.path.id).await.map(|()| NoContent)
+}
+
+async fn own_password(
+    s: Arc<Identity>,
+    ctx: Ctx,
+    input: Input<(), (), OwnPassword>,
+) -> Result<NoContent> {
+    s.change_own_password(&ctx, input.body).await.map(|()| NoContent)
 }
 
 async fn who_am_i(s: Service, ctx: Ctx, _: Input) -> Result<Ok200<WhoAmI>> {

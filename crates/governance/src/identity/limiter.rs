@@ -13,17 +13,23 @@ use falaj_base::{Clock, Timestamp};
 
 use super::config::FailureConfig;
 
-/// Who is counted as one: an IPv4 address, an IPv6 /64 (what one customer is given), or the
-/// callers whose address is not known.
+/// Who is counted as one, or the callers whose address is not known.
 type Source = Option<IpAddr>;
 
 fn source(address: Option<IpAddr>) -> Source {
-    match address?.to_canonical() {
+    address.map(one_source)
+}
+
+/// Who is counted as one source: an IPv4 address, or an IPv6 /64, which is what one customer is
+/// given.
+#[must_use]
+pub fn one_source(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
         IpAddr::V6(v6) => {
             let [a, b, c, d, ..] = v6.segments();
-            Some(IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0)))
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
         }
-        v4 @ IpAddr::V4(_) => Some(v4),
+        v4 @ IpAddr::V4(_) => v4,
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `oidc`, `provision` | identity from elsewhere |
 //! | `service`, `token/service` | the verbs; `http`, `front_door`, `page` speak HTTP for them |
 //! | `sign_in` | between a proven password or provider and a token or cookie |
+//! | `own_password` | changing one's own |
 //! | `bootstrap` | the first admin |
 //! | `worker` | last-used times, clearing away |
 //!
@@ -31,6 +32,7 @@ pub mod http;
 mod limiter;
 pub mod oidc;
 pub mod origin;
+mod own_password;
 mod page;
 mod password;
 mod pepper;
@@ -52,6 +54,7 @@ pub use authenticate::Authenticator;
 pub use bootstrap::{first_admin, recover_admin_token};
 pub use config::IdentityConfig;
 pub use http::routes;
+pub use limiter::one_source;
 pub use principal::Account;
 pub use service::Identity;
 pub use store::{MIGRATIONS, forget_project, forget_tenant};

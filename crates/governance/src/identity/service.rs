@@ -284,7 +284,7 @@ impl Identity {
             if let Some(hash) = &password_hash {
                 store::set_password(tx, new.id, hash)?;
                 let now = tx.now();
-                token::store::revoke_sign_ins(tx, new.id, now)?;
+                token::store::revoke_sign_ins(tx, new.id, None, now)?;
             }
             if new.disabled || password_hash.is_some() {
                 session::close_all(tx, new.id)?;

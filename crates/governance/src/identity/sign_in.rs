@@ -144,7 +144,7 @@ impl Authenticator {
         self.open_session(found.principal, headers, request).await
     }
 
-    async fn prove_password(
+    pub(super) async fn prove_password(
         &self,
         user: &str,
         password: &str,

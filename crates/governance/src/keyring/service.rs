@@ -8,6 +8,7 @@ use falaj_store::keys::{KeyInfo, Keys, RootInfo};
 use falaj_store::record::Change;
 
 use super::{KEY_DESTROY, KEY_READ, KEY_ROTATE, ROOT_KEY_READ, ROOT_KEY_ROTATE};
+use crate::residency::on_record;
 use crate::tenancy::Tenancy;
 
 /// Keys, for those who may.
@@ -55,10 +56,12 @@ impl Keyring {
                 "rule tenant-zones: tenant `{}` does not allow the zone `{zone}`",
                 tenant.name
             );
-            return Err(Error::new(&code::RESIDENCY, rule).at("zone"));
+            let refused = Err(Error::new(&code::RESIDENCY, rule).at("zone"));
+            return on_record(&self.db, ctx, &KEY_ROTATE, &tenant.resource(), refused).await;
         }
         // Wrapped before the transaction: the key manager may be slow, or not there.
-        let new = self.keys.prepare(tenant.id, &zone).await?;
+        let new = self.keys.prepare(tenant.id, &zone).await;
+        let new = on_record(&self.db, ctx, &KEY_ROTATE, &tenant.resource(), new).await?;
         let resource = resource(new.id(), tenant.id, &zone);
         ctx.authorize(&KEY_ROTATE, &resource).await?;
         let ctx = ctx.clone();

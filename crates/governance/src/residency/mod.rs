@@ -3,16 +3,19 @@
 //! A zone is a place with a jurisdiction. Everything that holds data carries one: tenants,
 //! projects, object roots and keys. Data may be placed in its own zone, in another of the same
 //! jurisdiction, or where a recorded transfer (with its legal basis and, if set, its end) allows
-//! it. Anything else, an unknown zone included, is refused with the rule's name.
+//! it. Anything else, an unknown zone included, is refused with the rule's name, and the refusal
+//! is on the audit log before the caller hears of it ([`on_record`]).
 //!
 //! Not here: where a tenant wants its projects (`tenancy`, by its list of allowed zones).
 
 mod http;
+mod refused;
 mod rule;
 mod service;
 mod store;
 
 pub use http::routes;
+pub use refused::on_record;
 pub use rule::{Permit, Refusal, Transfer, Zone, judge};
 pub use service::Residency;
 pub use store::MIGRATIONS;

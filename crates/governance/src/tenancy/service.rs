@@ -14,7 +14,7 @@ use super::{
 };
 use crate::epoch::Epoch;
 use crate::listing::visible;
-use crate::residency::Residency;
+use crate::residency::{Residency, on_record};
 use crate::{authz, identity};
 
 /// The tenants and projects of this platform.
@@ -80,26 +80,29 @@ impl Tenancy {
             .in_zone(tenant.zone.as_str())
             .shown_as(tenant.name.as_str());
         ctx.authorize(&TENANT_CREATE, &resource).await?;
-        let ctx = ctx.clone();
-        self.db
+        let (by, about) = (ctx.clone(), resource.clone());
+        let outcome = self
+            .db
             .write(move |tx| {
                 require_zones(tx, &tenant)?;
                 store::insert_tenant(tx, &tenant)?;
-                let change = Change::new(&TENANT_CREATE, &resource)
+                let change = Change::new(&TENANT_CREATE, &about)
                     .event("tenant.created", &tenant)
                     .after(&tenant)
                     .reply(201, &tenant);
-                tx.record(&ctx, change)?;
+                tx.record(&by, change)?;
                 Ok(tenant)
             })
-            .await
+            .await;
+        on_record(&self.db, ctx, &TENANT_CREATE, &resource, outcome).await
     }
 
     pub async fn update_tenant(&self, ctx: &Ctx, name: Name, patch: TenantPatch) -> Result<Tenant> {
         let resource = self.tenant(ctx, &name).await?.resource();
         ctx.authorize(&TENANT_UPDATE, &resource).await?;
-        let ctx = ctx.clone();
-        self.db
+        let (by, about) = (ctx.clone(), resource.clone());
+        let outcome = self
+            .db
             .write(move |tx| {
                 // Read again under the lock: two patches of different fields must both stay.
                 let old = locked_tenant(tx, &name)?;
@@ -113,14 +116,15 @@ impl Tenancy {
                 require_zones(tx, &tenant)?;
                 refuse_stranded(tx, &tenant)?;
                 store::update_tenant(tx, &tenant)?;
-                let change = Change::new(&TENANT_UPDATE, &resource)
+                let change = Change::new(&TENANT_UPDATE, &about)
                     .event("tenant.updated", &tenant)
                     .before(&old)
                     .after(&tenant);
-                tx.record(&ctx, change)?;
+                tx.record(&by, change)?;
                 Ok(tenant)
             })
-            .await
+            .await;
+        on_record(&self.db, ctx, &TENANT_UPDATE, &resource, outcome).await
     }
 
     /// Deletes a tenant without projects, and its people, roles and policies with it; the database
@@ -189,21 +193,23 @@ impl Tenancy {
             .with(project.attributes())
             .shown_as(format!("{}/{}", tenant.name, project.name));
         ctx.authorize(&PROJECT_CREATE, &resource).await?;
-        let ctx = ctx.clone();
-        self.db
+        let (by, about) = (ctx.clone(), resource.clone());
+        let outcome = self
+            .db
             .write(move |tx| {
                 let tenant = locked_tenant(tx, &tenant.name)?;
                 require_allowed(&tenant, &project.zone)?;
                 Residency::require(tx, &tenant.zone, &project.zone)?;
                 store::insert_project(tx, &project)?;
-                let change = Change::new(&PROJECT_CREATE, &resource)
+                let change = Change::new(&PROJECT_CREATE, &about)
                     .event("project.created", &project)
                     .after(&project)
                     .reply(201, &project);
-                tx.record(&ctx, change)?;
+                tx.record(&by, change)?;
                 Ok(project)
             })
-            .await
+            .await;
+        on_record(&self.db, ctx, &PROJECT_CREATE, &resource, outcome).await
     }
 
     pub async fn update_project(

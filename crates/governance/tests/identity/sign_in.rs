@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use falaj_base::Role;
 use serde_json::json;
 
-use crate::world::{MINUTE, PASSWORD, World, on_each};
+use crate::world::{MINUTE, ORIGIN, PASSWORD, World, cookie, on_each};
 
 fn basic(user: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
@@ -149,6 +149,50 @@ async fn the_sign_in_route_is_as_strict_as_the_others() {
         post(&format!(r#"{{"user":"mona","password":"{}"}}"#, "x".repeat(2_000))).await.expect(401);
         let text = world.call("POST", "/v1/login").header("content-type", "text/plain");
         text.send().await.expect(415);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_user_changes_the_own_password_and_other_sign_ins_end() {
+    const NEXT: &str = "amber-heron-9-canal";
+    on_each(async |world| {
+        let mine = world.member("mona", "a", Role::Viewer).await;
+        let asked = json!({"tenant": "a", "role": "viewer"});
+        let named = world.call("POST", "/v1/tokens").bearer(&mine).json(asked).send().await;
+        let named = named.expect(201).field("secret");
+        let other = login(world, "mona", PASSWORD).await.expect(200).field("token");
+        let form = [("user", "mona"), ("password", PASSWORD)];
+        let browser = world.call("POST", "/auth/login").header("origin", ORIGIN).form(&form);
+        let (cookie, _) = cookie(&browser.send().await.expect(303), "__Host-falaj-session");
+
+        let change = async |token: &str, current: &str, next: &str| {
+            let body = json!({"current": current, "password": next});
+            let call = world.call("POST", "/v1/me/password").bearer(token).json(body);
+            call.send().await
+        };
+        let wrong = change(&mine, "wrong", NEXT).await.expect(400);
+        assert_eq!(wrong.field("field"), "current", "a token alone is not enough");
+        let last = world.audit().await.pop().unwrap();
+        assert!(last.contains("\"reason\":\"wrong password\""), "{last}");
+        change(&mine, PASSWORD, "short").await.expect(400);
+        login(world, "mona", PASSWORD).await.expect(200);
+
+        change(&mine, PASSWORD, NEXT).await.expect(204);
+        let last = world.audit().await.pop().unwrap();
+        assert!(last.contains("\"action\":\"self:password\""), "{last}");
+        assert!(!last.contains(NEXT) && !last.contains(PASSWORD), "{last}");
+        let who = async |token: &str| {
+            world.call("GET", "/v1/whoami").bearer(token).send().await.status.as_u16()
+        };
+        assert_eq!((who(&mine).await, who(&other).await, who(&named).await), (200, 401, 200));
+        let old = world.call("GET", "/v1/whoami").header("cookie", cookie).send().await;
+        old.expect(401);
+        login(world, "mona", PASSWORD).await.expect(401);
+        login(world, "mona", NEXT).await.expect(200);
+
+        // Who has no password here has none to change.
+        change(&world.admin, PASSWORD, NEXT).await.expect(409);
     })
     .await;
 }

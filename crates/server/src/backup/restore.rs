@@ -49,21 +49,25 @@ pub async fn restore(config: &Config, from: &Path, progress: impl Fn(u64)) -> Re
     });
     let db = Db::open(&location, &config.database, Clock::System).await?;
     let place = Empty { db: db.clone(), roots: &roots, migrations: modules::migrations() };
-    let summary = match backup::restore(Box::pin(pieces), root_key.as_ref(), place).await {
-        Ok(summary) => summary,
-        Err(error) => {
-            drop(db);
-            remove_failed(&location);
-            return Err(error);
-        }
+    let checkpoints = data_dir.path().join("checkpoints");
+    let had_checkpoints = checkpoints.exists();
+    let outcome = async {
+        let summary = backup::restore(Box::pin(pieces), root_key.as_ref(), place).await?;
+        let audit_size = check(config, db, data_dir.path()).await?;
+        Ok(Restored { summary, audit_size })
     };
-    match check(config, db, data_dir.path()).await {
-        Ok(audit_size) => Ok(Restored { summary, audit_size }),
-        Err(error) => {
-            remove_failed(&location);
-            Err(error)
+    let outcome = outcome.await;
+    if outcome.is_err() {
+        remove_failed(&location);
+        if !had_checkpoints {
+            let _ = std::fs::remove_dir_all(&checkpoints);
+        }
+        let left = roots.undo().await;
+        if left > 0 {
+            tracing::warn!(objects = left, "a failed restore could not remove all it had copied");
         }
     }
+    outcome
 }
 
 /// Brings the schema up to date and reads the whole audit log against its checkpoint.

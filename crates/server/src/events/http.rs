@@ -61,6 +61,9 @@ struct ReadQuery {
     kind: String,
     /// Only this tenant's.
     tenant: Option<Name>,
+    /// The last events instead of the first; not together with `after`.
+    #[serde(default)]
+    last: bool,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -136,9 +139,15 @@ fn limit(asked: Option<u32>) -> Result<usize> {
 }
 
 async fn read(s: Arc<Events>, ctx: Ctx, input: Input<(), ReadQuery>) -> Result<Ok200<EventPage>> {
-    let ReadQuery { after, limit: asked, kind, tenant } = input.query;
-    let filter = s.filter(&ctx, tenant.as_ref(), kind).await?;
-    let page = s.read(&ctx, after.unwrap_or(Cursor::START), filter, limit(asked)?).await?;
+    let ReadQuery { after, limit: asked, kind, tenant, last } = input.query;
+    let (filter, limit) = (s.filter(&ctx, tenant.as_ref(), kind).await?, limit(asked)?);
+    let page = match (last, after) {
+        (true, None) => s.last(&ctx, filter, limit).await?,
+        (true, Some(_)) => {
+            return Err(Error::invalid("last", "true", "absent where `after` is set"));
+        }
+        (false, after) => s.read(&ctx, after.unwrap_or(Cursor::START), filter, limit).await?,
+    };
     Ok(Ok200(page.into()))
 }
 

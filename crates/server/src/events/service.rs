@@ -6,7 +6,9 @@ use falaj_base::{Ctx, Error, Name, Resource, Result, Scope, code};
 use falaj_governance::epoch::Epoch;
 use falaj_governance::tenancy::Tenancy;
 use falaj_store::db::Db;
-use falaj_store::events::{Cursor, Event, EventLog, Filter, Subscription, Subscriptions};
+use falaj_store::events::{
+    Cursor, Event, EventLog, Filter, MAX_BATCH, Subscription, Subscriptions,
+};
 use falaj_store::record::Change;
 use falaj_store::worker::Worker;
 use tokio::sync::Semaphore;
@@ -15,6 +17,9 @@ use super::{EVENT_READ, EventsConfig, SUBSCRIPTION_READ, SUBSCRIPTION_WRITE};
 
 /// The longest prefix of a type to filter by.
 const MAX_KIND: usize = 128;
+
+/// How many batches are looked through for the last events that a caller may see.
+const MAX_LOOKS: usize = 10;
 
 /// The events of this platform, as callers may see them.
 #[derive(Clone, Debug)]
@@ -73,6 +78,34 @@ impl Events {
         ctx.filtered(&EVENT_READ);
         let visible = events.into_iter().filter(|event| ctx.allows(&EVENT_READ, &resource(event)));
         Ok((visible.collect(), next))
+    }
+
+    /// The last events that the caller may see, oldest first, and where the log ended: reading on
+    /// from there misses nothing. A caller who may see few of many gets fewer than there are.
+    pub async fn last(
+        &self,
+        ctx: &Ctx,
+        filter: Filter,
+        limit: usize,
+    ) -> Result<(Vec<Event>, Cursor)> {
+        let end = self.log.end().await?;
+        ctx.filtered(&EVENT_READ);
+        let (mut found, mut at) = (Vec::new(), end);
+        for _ in 0..MAX_LOOKS {
+            let events = self.log.read_back(at, filter.clone(), MAX_BATCH).await?;
+            let Some(oldest) = events.last().map(|event| event.cursor) else { break };
+            let seen = events.len();
+            found.extend(
+                events.into_iter().filter(|event| ctx.allows(&EVENT_READ, &resource(event))),
+            );
+            if found.len() >= limit || seen < MAX_BATCH {
+                break;
+            }
+            at = Cursor { seq: oldest.seq - 1, ..oldest };
+        }
+        found.truncate(limit);
+        found.reverse();
+        Ok((found, end))
     }
 
     /// Where the log ends: for readers that only want what is still to come.

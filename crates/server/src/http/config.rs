@@ -37,6 +37,10 @@ pub struct ServerConfig {
     pub idle_timeout: HumanDuration,
     /// How long a client may refuse to take bytes of a response.
     pub write_timeout: HumanDuration,
+    /// How long a server that was told to stop still takes requests, while `/health/ready`
+    /// already answers 503, so that whoever shares out requests notices in time. Only a server
+    /// whose readiness somebody asked for within the last minute waits; `0s` never does.
+    pub drain_grace: HumanDuration,
     /// How long running requests may take to finish when the server stops.
     pub drain_timeout: HumanDuration,
     /// Parallel requests at most on one HTTP/2 connection.
@@ -56,6 +60,7 @@ impl Default for ServerConfig {
             handshake_timeout: HumanDuration::from_secs(10),
             idle_timeout: HumanDuration::from_secs(25),
             write_timeout: HumanDuration::from_secs(30),
+            drain_grace: HumanDuration::from_secs(5),
             drain_timeout: HumanDuration::from_secs(20),
             max_http2_streams: 128,
         }
@@ -118,6 +123,11 @@ pub struct LimitsConfig {
     /// never use the slots of other requests.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_public_in_flight: usize,
+    /// Of those, the requests that one source (an IPv4 address, or an IPv6 network of 64 bits)
+    /// may have at once. Behind a proxy all callers share its address: raise this to the number
+    /// above, and let the proxy share it out.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_public_per_source: usize,
     /// Requests that may wait for their turn.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub max_queued: usize,
@@ -132,7 +142,8 @@ pub struct LimitsConfig {
     pub max_deadline: HumanDuration,
     /// Deadline of a request to a route that asks for no credential; it may only ask for less.
     pub public_deadline: HumanDuration,
-    /// Requests a second, on average, from one principal.
+    /// Requests a second, on average, from one principal. A training job shares one token among
+    /// all its workers, so the default only stops what no honest client sends.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub requests_per_second: u32,
     /// Requests one principal may send at once after a pause.
@@ -157,14 +168,15 @@ impl Default for LimitsConfig {
             min_body_rate: ByteSize::from_bytes(500),
             max_in_flight: 512,
             max_public_in_flight: 64,
+            max_public_per_source: 16,
             max_queued: 1024,
             max_queue_wait: HumanDuration::from_millis(40),
             max_streams: 512,
             default_deadline: HumanDuration::from_secs(30),
             max_deadline: HumanDuration::from_mins(10),
             public_deadline: HumanDuration::from_secs(15),
-            requests_per_second: 2000,
-            request_burst: 4000,
+            requests_per_second: 20_000,
+            request_burst: 40_000,
             max_tracked_principals: 16_384,
         }
     }
@@ -190,4 +202,18 @@ fn at_least(field: &str, value: ByteSize, least: ByteSize) -> Result<()> {
     }
     let message = format!("`{field}` is {value}; allowed: {least} or more");
     Err(Error::new(&code::INVALID_CONFIG, message).at(field))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 64 workers of one training job, each logging some hundred metrics a second, share a token.
+    #[test]
+    fn the_default_rate_leaves_room_for_a_training_job() {
+        let limits = LimitsConfig::default();
+        assert!(limits.requests_per_second >= 64 * 300);
+        assert!(limits.request_burst >= limits.requests_per_second);
+        assert!(limits.max_public_per_source * 4 <= limits.max_public_in_flight);
+    }
 }

@@ -34,7 +34,8 @@ impl Readiness {
     }
 
     pub async fn check(&self) -> Result<()> {
-        if self.drain.has_started() {
+        self.drain.note_watcher();
+        if self.drain.is_announced() {
             return Err(Error::new(&code::SHUTTING_DOWN, "the server is stopping"));
         }
         let mut last = self.last.lock().await;

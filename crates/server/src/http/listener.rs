@@ -7,10 +7,9 @@
 //!   `middleware::slow_body`.)
 //! - A stopping server accepts nothing more and lets running requests finish, up to a limit.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -23,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use super::config::{LimitsConfig, ServerConfig};
 use super::connection::{Connection, Peer, Timeouts, protocol};
 use super::drain::Drain;
+use super::sources::{SourceGuard, Sources};
 use super::tls::Transport;
 
 /// How long to wait after the system could not accept, for instance for want of descriptors.
@@ -149,62 +149,4 @@ fn is_of_the_connection(error: &io::Error) -> bool {
 struct Slot {
     _permit: OwnedSemaphorePermit,
     _source: SourceGuard,
-}
-
-/// Connections by source address; an entry lives as long as its connections.
-#[derive(Clone, Debug)]
-struct Sources {
-    limit: usize,
-    counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
-}
-
-impl Sources {
-    fn new(limit: usize) -> Self {
-        Self { limit, counts: Arc::default() }
-    }
-
-    fn enter(&self, source: IpAddr) -> Option<SourceGuard> {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(source).or_default();
-        if *count >= self.limit {
-            return None;
-        }
-        *count += 1;
-        Some(SourceGuard { sources: self.clone(), source })
-    }
-}
-
-struct SourceGuard {
-    sources: Sources,
-    source: IpAddr,
-}
-
-impl Drop for SourceGuard {
-    fn drop(&mut self) {
-        let mut counts = self.sources.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.source) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.source);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_source_cannot_take_every_connection() {
-        let sources = Sources::new(2);
-        let (greedy, other) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
-        let first = sources.enter(greedy);
-        let _second = sources.enter(greedy);
-        assert!(first.is_some() && sources.enter(greedy).is_none());
-        assert!(sources.enter(other).is_some());
-        drop(first);
-        assert!(sources.enter(greedy).is_some());
-        assert_eq!(sources.counts.lock().unwrap().len(), 1);
-    }
 }

@@ -19,6 +19,7 @@ mod own;
 mod reply;
 mod route;
 mod router;
+mod sources;
 mod stall;
 mod tls;
 

@@ -1,12 +1,14 @@
-//! The server's own routes: health, metrics, and the description of all the others.
+//! The server's own routes: health, metrics, the pages about errors, and the description of all the
+//! others.
 
 use std::sync::{Arc, OnceLock};
 
 use axum::Extension;
 use axum::body::Bytes;
+use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use falaj_base::{Action, Ctx, Resource, Result, Role, Scope};
+use falaj_base::{Action, Ctx, Error, Resource, Result, Role, Scope};
 use falaj_web::{Doc, Module, Routes, problem_response};
 use http::Method;
 use http::header::CONTENT_TYPE;
@@ -56,6 +58,12 @@ pub fn module(readiness: Readiness, metrics: Metrics, description: Description) 
             doc("Whether requests should be sent here", json),
             get(ready),
         )
+        .public(
+            Method::GET,
+            "/docs/errors/{code}",
+            doc("What an error means, and what to do: the `type` of a problem", "text/plain"),
+            get(error_page),
+        )
         .raw(
             Method::GET,
             "/metrics",
@@ -79,6 +87,15 @@ fn answer(result: Result<Response>) -> Response {
 
 fn status(word: &'static str) -> Response {
     axum::Json(serde_json::json!({ "status": word })).into_response()
+}
+
+/// The same for everyone and part of the binary, so whoever meets an error may read about it, also
+/// without a credential: some errors are about just that.
+async fn error_page(Path(code): Path<String>) -> Response {
+    match falaj_base::error::error_page(&code) {
+        Some(page) => ([(CONTENT_TYPE, "text/plain; charset=utf-8")], page).into_response(),
+        None => problem_response(&Error::not_found("error code", &code)),
+    }
 }
 
 async fn show_metrics(ctx: &Ctx, metrics: &Metrics) -> Result<Response> {

@@ -26,7 +26,7 @@ pub enum RouteKind {
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Anyone: health and sign-in only.
+    /// Anyone: health, sign-in and the pages about errors only.
     Public,
     /// Anyone with a credential.
     Authenticated,

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use falaj_base::{Ctx, Error, Name, ObjectId, Page, PageQuery, Resource, Result, code};
 use falaj_governance::audit::ReadLog;
+use falaj_governance::residency::on_record;
 use falaj_governance::tenancy::{Project, Tenancy};
 use falaj_store::db::{Db, Tx};
 use falaj_store::objects::{Blob, Expected, Objects, Staged};
@@ -57,7 +58,8 @@ impl ObjectService {
             ctx.authorize(&OBJECT_WRITE, &old).await?;
         }
         // Before the first byte is read: the zone must have a root and a key manager.
-        self.blobs.check_zone(&project.zone)?;
+        let placed = self.blobs.check_zone(&project.zone);
+        on_record(&self.db, ctx, &OBJECT_WRITE, &resource, placed).await?;
         let upload = self.blobs.upload(project.tenant_id, &project.zone, content, expected);
         let staged = upload.await?;
         let blob = staged.blob;

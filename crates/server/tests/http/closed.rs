@@ -12,7 +12,7 @@ fn sample(path: &str) -> String {
 }
 
 #[tokio::test]
-async fn every_route_needs_a_credential_unless_it_is_health_or_sign_in() {
+async fn every_route_needs_a_credential_unless_it_is_listed_here() {
     let platform = Platform::start().await;
     assert!(platform.routes.len() > 40, "{}", platform.routes.len());
     for route in &platform.routes {
@@ -23,6 +23,7 @@ async fn every_route_needs_a_credential_unless_it_is_health_or_sign_in() {
                 "/login",
                 "/v1/login",
                 "/auth/",
+                "/docs/errors/",
                 "/grpc.health.v1.Health/",
                 // These look at the grant in the URL before anything else.
                 "/api/2.0/mlflow-artifacts/signed/",
@@ -38,6 +39,28 @@ async fn every_route_needs_a_credential_unless_it_is_health_or_sign_in() {
         let challenges = answer.headers().get_all("www-authenticate").iter().count();
         assert_eq!(problem(answer).await, (401, "unauthenticated".into()), "{path}");
         assert_eq!(challenges, 2, "{path}");
+    }
+    platform.stop().await;
+}
+
+#[tokio::test]
+async fn the_type_of_a_problem_leads_to_its_page() {
+    let platform = Platform::start().await;
+    let refused = platform.anonymous(Method::GET, "/v1/whoami").send().await.unwrap();
+    let refused: serde_json::Value = refused.json().await.unwrap();
+    let page = platform.anonymous(Method::GET, refused["type"].as_str().unwrap());
+    let page = page.send().await.unwrap();
+    assert_eq!(page.status(), 200);
+    assert_eq!(page.headers()["content-type"], "text/plain; charset=utf-8");
+    assert!(page.text().await.unwrap().starts_with("# unauthenticated\n"));
+    for code in falaj_base::error::ALL_CODES {
+        let path = format!("/docs/errors/{}", code.id);
+        let page = platform.anonymous(Method::GET, &path).send().await.unwrap();
+        assert!(page.text().await.unwrap().contains(code.title), "{path}");
+    }
+    for path in ["/docs/errors/nothing", "/docs/errors/README", "/docs/errors/..%2f..%2fREADME"] {
+        let status = platform.anonymous(Method::GET, path).send().await.unwrap().status();
+        assert!([400, 404].contains(&status.as_u16()), "{path}: {status}");
     }
     platform.stop().await;
 }

@@ -1,7 +1,7 @@
 //! Stopping: what runs may finish, what is new is not taken.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::get;
@@ -10,6 +10,7 @@ use falaj_server::http::ServerConfig;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
+use crate::platform::{Platform, problem};
 use crate::port::{AT_MOST, Port, exchange, impatient};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -49,6 +50,35 @@ async fn a_running_request_finishes_and_a_new_one_is_not_taken() {
     let answer = running.await.unwrap();
     assert!(answer.ends_with("finished"), "{answer}");
     tokio::time::timeout(AT_MOST, port.serving).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn who_shares_out_requests_is_told_before_the_port_closes() {
+    let grace = Duration::from_secs(2);
+    let platform =
+        Platform::with(|config| config.server.drain_grace = HumanDuration::new(grace)).await;
+    let (ready, whoami) = (platform.url("/health/ready"), platform.url("/v1/whoami"));
+    let token = platform.token.clone();
+    // A new connection for each: it is the port that must be open.
+    let fresh = || reqwest::Client::builder().no_proxy().build().unwrap();
+    assert_eq!(fresh().get(&ready).send().await.unwrap().status(), 200);
+
+    let began = Instant::now();
+    let stopping = tokio::spawn(platform.stop());
+    let told = async {
+        loop {
+            let answer = fresh().get(&ready).send().await.expect("the port is open");
+            if answer.status() == 503 {
+                break problem(answer).await;
+            }
+        }
+    };
+    assert_eq!(told.await, (503, "shutting-down".into()));
+    let answer = fresh().get(&whoami).bearer_auth(&token).send().await.unwrap();
+    assert_eq!(answer.status(), 200, "and requests are still answered");
+    tokio::time::timeout(AT_MOST, stopping).await.unwrap().unwrap();
+    assert!(began.elapsed() >= grace);
+    assert!(fresh().get(&ready).send().await.is_err());
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ mod platform;
 mod port;
 mod public;
 mod repeated;
+mod residency;
 mod slow;
 mod start;
 mod telemetry;

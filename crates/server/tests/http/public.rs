@@ -1,5 +1,6 @@
 //! Callers nobody knows, at the routes that ask for no credential.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use falaj_base::quantity::HumanDuration;
@@ -27,6 +28,7 @@ async fn slow_sign_ins_do_not_keep_known_callers_out() {
     let platform = Platform::with(|config| {
         config.limits.max_in_flight = SLOTS;
         config.limits.max_public_in_flight = SLOTS;
+        config.limits.max_public_per_source = SLOTS + 1;
         config.limits.max_queued = 0;
     })
     .await;
@@ -60,6 +62,50 @@ async fn slow_sign_ins_do_not_keep_known_callers_out() {
         }
     };
     tokio::time::timeout(AT_MOST, free).await.expect("the slots are free again");
+    platform.stop().await;
+}
+
+#[tokio::test]
+async fn one_host_gets_its_share_of_the_public_slots() {
+    const SHARE: usize = 3;
+    let platform = Platform::with(|config| {
+        config.limits.max_public_in_flight = SHARE * 4;
+        config.limits.max_public_per_source = SHARE;
+    })
+    .await;
+    let mut slow = Vec::new();
+    for _ in 0..SHARE {
+        slow.push(sign_in_without_its_body(&platform).await);
+    }
+    let refused = async {
+        loop {
+            let answer = platform.anonymous(Method::GET, "/login").send().await.unwrap();
+            if answer.status() == 429 {
+                break answer;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let refused = tokio::time::timeout(AT_MOST, refused).await.expect("the share is used up");
+    assert_eq!(refused.headers()["retry-after"], "1");
+    assert_eq!(problem(refused).await, (429, "rate-limited".into()));
+
+    // Another host is served, and so is a known caller on this one.
+    let other = reqwest::Client::builder().local_address(IpAddr::from([127, 0, 0, 2]));
+    let login = format!("http://{}/login", platform.address);
+    let answer = other.build().unwrap().get(login).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let answer = platform.admin(Method::GET, "/v1/whoami").send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+
+    slow.pop();
+    let free = async {
+        while platform.anonymous(Method::GET, "/login").send().await.unwrap().status() == 429 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(AT_MOST, free).await.expect("the share is free again");
+    drop(slow);
     platform.stop().await;
 }
 

@@ -113,6 +113,11 @@ impl EventLog {
         self.db.read(move |tx| read_after(tx, after, &filter, limit)).await
     }
 
+    /// The last final events up to and including `end`, at most `limit`, newest first.
+    pub async fn read_back(&self, end: Cursor, filter: Filter, limit: usize) -> Result<Vec<Event>> {
+        self.db.read(move |tx| read_until(tx, end, &filter, limit)).await
+    }
+
     /// Where the log ends now: reading after it gives only what is still to come.
     pub async fn end(&self) -> Result<Cursor> {
         self.db
@@ -163,6 +168,19 @@ fn read_after(tx: &mut Tx<'_>, after: Cursor, filter: &Filter, limit: usize) -> 
            AND ($4 = '' OR tenant = $4) AND substr(kind, 1, length($5)) = $5
          ORDER BY tx, seq LIMIT $6",
         &params![after.tx, after.seq, horizon, tenant, &filter.kind, limit.min(MAX_BATCH)],
+    )?;
+    rows.iter().map(Event::read).collect()
+}
+
+fn read_until(tx: &mut Tx<'_>, end: Cursor, filter: &Filter, limit: usize) -> Result<Vec<Event>> {
+    let horizon = tx.horizon()?;
+    let tenant = filter.tenant.map(|tenant| tenant.to_string()).unwrap_or_default();
+    let rows = tx.query(
+        "SELECT tx, seq, id, at, kind, tenant, project, subject, data FROM event
+         WHERE (tx < $1 OR (tx = $1 AND seq <= $2)) AND tx < $3
+           AND ($4 = '' OR tenant = $4) AND substr(kind, 1, length($5)) = $5
+         ORDER BY tx DESC, seq DESC LIMIT $6",
+        &params![end.tx, end.seq, horizon, tenant, &filter.kind, limit.min(MAX_BATCH)],
     )?;
     rows.iter().map(Event::read).collect()
 }

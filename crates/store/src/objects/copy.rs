@@ -1,7 +1,7 @@
 //! Blobs as they lie in their roots, sealed: for backup and restore, which need no key for them.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use falaj_base::{BlobId, Error, Name, Result, TenantId, code};
@@ -13,6 +13,9 @@ use super::Objects;
 use super::config::ObjectsConfig;
 use super::failure::store_error;
 use super::root::Root;
+
+/// How many blobs are removed at a time.
+const REMOVALS: usize = 16;
 
 impl Objects {
     /// The sealed bytes of a blob, in order.
@@ -30,32 +33,61 @@ impl Objects {
 
 /// The roots of a place that is being restored, before there is a database beside them.
 #[derive(Debug)]
-pub struct SealedRoots(Vec<Arc<Root>>);
+pub struct SealedRoots {
+    roots: Vec<Arc<Root>>,
+    made: Made,
+}
+
+/// The blobs that a restore added: what it has to take away again if it fails.
+type Made = Arc<Mutex<Vec<(Arc<Root>, TenantId, BlobId)>>>;
 
 impl SealedRoots {
     pub fn open(config: &ObjectsConfig, data_dir: &Path) -> Result<Self> {
         let open = |root| Root::open(root, config, data_dir).map(Arc::new);
-        config.roots.iter().map(open).collect::<Result<_>>().map(Self)
+        let roots = config.roots.iter().map(open).collect::<Result<_>>()?;
+        Ok(Self { roots, made: Made::default() })
+    }
+
+    /// Removes every blob that was added through these roots. One that lay there before is left
+    /// alone: another server may use it. Answers how many could not be removed.
+    pub async fn undo(&self) -> usize {
+        let made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
+        let removals = made.into_iter().map(|(root, tenant, blob)| async move {
+            let removed = root.store.delete(&root.location(tenant, blob)).await;
+            !matches!(removed, Ok(()) | Err(object_store::Error::NotFound { .. }))
+        });
+        let removals = futures::stream::iter(removals).buffer_unordered(REMOVALS);
+        removals.filter(|failed| std::future::ready(*failed)).count().await
     }
 
     /// Begins to write a blob to where the backup says it lay.
     pub fn writer(&self, tenant: TenantId, blob: BlobId, root: &Name) -> Result<SealedWriter> {
-        let root = self.0.iter().find(|known| known.name == *root).ok_or_else(|| {
+        let root = self.roots.iter().find(|known| known.name == *root).ok_or_else(|| {
             let text = format!("the backup has objects of root `{root}`, which is not configured");
             Error::new(&code::INVALID_CONFIG, text).at("objects.roots")
         })?;
         let location = root.location(tenant, blob);
-        Ok(SealedWriter { root: root.clone(), location, part: Vec::new(), length: 0, upload: None })
+        Ok(SealedWriter {
+            root: root.clone(),
+            blob: (tenant, blob),
+            location,
+            part: Vec::new(),
+            length: 0,
+            upload: None,
+            made: self.made.clone(),
+        })
     }
 }
 
 /// Writes one sealed blob; it is in its place, durably, once [`SealedWriter::finish`] returns.
 pub struct SealedWriter {
     root: Arc<Root>,
+    blob: (TenantId, BlobId),
     location: object_store::path::Path,
     part: Vec<Bytes>,
     length: usize,
     upload: Option<Box<dyn MultipartUpload>>,
+    made: Made,
 }
 
 impl SealedWriter {
@@ -84,6 +116,17 @@ impl SealedWriter {
     }
 
     pub async fn finish(mut self) -> Result<()> {
+        let there = self.root.store.head(&self.location).await.is_ok();
+        self.complete().await?;
+        if !there {
+            let (tenant, blob) = self.blob;
+            let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            made.push((self.root.clone(), tenant, blob));
+        }
+        Ok(())
+    }
+
+    async fn complete(&mut self) -> Result<()> {
         if self.upload.is_none() {
             let put = self.root.store.put(&self.location, payload(&mut self.part)).await;
             return put.map(drop).map_err(store_error);

@@ -34,6 +34,10 @@ async fn a_cursor_reads_on_without_gap_or_repeat() {
         }
         assert_eq!(seen, (0..25).collect::<Vec<_>>());
         assert_eq!(log.end().await.unwrap(), cursor);
+        let last = log.read_back(cursor, Filter::default(), 3).await.unwrap();
+        let last: Vec<i64> = last.iter().map(|event| event.data.as_i64().unwrap()).collect();
+        assert_eq!(last, [24, 23, 22]);
+        assert!(log.read_back(Cursor::START, Filter::default(), 3).await.unwrap().is_empty());
         let none = Filter { kind: "falaj.other".to_owned(), ..Filter::default() };
         assert!(log.read(Cursor::START, none, 10).await.unwrap().is_empty());
     })

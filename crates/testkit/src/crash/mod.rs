@@ -12,7 +12,8 @@
 //! multi-step changes, but proves nothing about fsync, since the page cache outlives the process.
 //! [`power`] runs on a file system image and carries on from a copy of the image taken while it
 //! was in use: what was not fsynced is not in the copy. With durability switched off, [`power`]
-//! must find losses, or it would prove nothing either.
+//! must find losses, and the check against the ledger must find them by itself, or neither would
+//! prove anything.
 //!
 //! [`full`] takes the room away instead of the power.
 

@@ -68,6 +68,11 @@ pub fn copy_image(from: &Path, to: &Path) -> Result<()> {
     run("cp", options.into_iter().chain([from.as_os_str(), to.as_os_str()]), None)
 }
 
+/// Writes everything of a mounted file system to its image.
+pub fn flush(mounted: &Path) -> Result<()> {
+    run("sync", ["-f"].map(OsStr::new), Some(mounted))
+}
+
 fn run<'a>(
     program: &str,
     arguments: impl IntoIterator<Item = &'a OsStr>,

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use reqwest::Method;
+use reqwest::{Method, Response};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::Filter;
 use crate::client::broken_stream;
 use crate::context::Context;
-use crate::exit::{Result, file_error};
+use crate::draft::{self, Draft};
+use crate::exit::Result;
 use crate::output::progress::Progress;
 use crate::stdio;
 
@@ -39,13 +40,22 @@ pub(super) async fn export(
         .query("format", Some(format))
         .query("size", size.as_deref())
         .streaming();
-    let mut response = client.send(call).await?;
-    let mut sink: Box<dyn AsyncWrite + Unpin> = if out.as_os_str() == "-" {
-        Box::new(stdio::stdout()?)
-    } else {
-        Box::new(tokio::fs::File::create(out).await.map_err(file_error("write", out))?)
-    };
-    let mut progress = Progress::new(ctx.output, "export", response.content_length());
+    let response = client.send(call).await?;
+    let progress = Progress::new(ctx.output, "export", response.content_length());
+    if out.as_os_str() == "-" {
+        return copy(response, &mut stdio::stdout()?, progress).await;
+    }
+    // Half an export does not verify; what was there before did.
+    let (draft, mut file) = Draft::create(out, draft::SHARED)?;
+    copy(response, &mut file, progress).await?;
+    draft.keep(file).await
+}
+
+async fn copy(
+    mut response: Response,
+    sink: &mut (impl AsyncWrite + Unpin),
+    mut progress: Progress,
+) -> Result<()> {
     while let Some(piece) = response.chunk().await.map_err(|error| broken_stream(&error))? {
         sink.write_all(&piece).await?;
         progress.add(piece.len() as u64);

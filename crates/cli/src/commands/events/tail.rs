@@ -27,28 +27,45 @@ pub(super) struct Tail {
     /// Only events of this tenant.
     #[arg(long, short)]
     tenant: Option<String>,
-    /// Begin after this cursor. If absent, from the oldest event; with --follow, from now on.
+    /// Begin after this cursor instead of with the last events.
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
-    /// How many events at most, without --follow.
+    /// How many events at most; with --follow, how many of those that happened already.
     #[arg(long, default_value_t = 100)]
     limit: u32,
 }
 
 impl Tail {
     pub(super) async fn run(self, ctx: &Context, client: &Client) -> Result<()> {
-        if self.follow {
-            return self.follow(ctx, client).await;
+        match &self.after {
+            Some(_) if self.follow => self.follow(ctx, client, self.after.clone()).await,
+            after => {
+                let next = self.page(ctx, client, after.as_deref()).await?;
+                if self.follow { self.follow(ctx, client, next).await } else { Ok(()) }
+            }
         }
+    }
+
+    /// Prints events that happened already; gives the cursor to go on from.
+    async fn page(
+        &self,
+        ctx: &Context,
+        client: &Client,
+        after: Option<&str>,
+    ) -> Result<Option<String>> {
+        // `tail -n 0 -f` shows only what comes; the server has no page of none.
+        let limit = self.limit.max(1).to_string();
         let call = self
             .filter(client.call(Method::GET, &["v1", "events"])?)
-            .query("after", self.after.as_deref())
-            .query("limit", Some(&self.limit.to_string()));
+            .query("after", after)
+            .query("last", after.is_none().then_some("true"))
+            .query("limit", Some(&limit));
         let page = client.json(call).await?;
-        for event in page["items"].as_array().into_iter().flatten() {
+        let events = page["items"].as_array().into_iter().flatten();
+        for event in events.take(self.limit as usize) {
             ctx.output.entry(event, line)?;
         }
-        Ok(())
+        Ok(page["next"].as_str().map(str::to_owned))
     }
 
     fn filter(&self, call: Call) -> Call {
@@ -56,8 +73,7 @@ impl Tail {
     }
 
     /// Reads the stream, and takes it up again where it ended when the connection is lost.
-    async fn follow(&self, ctx: &Context, client: &Client) -> Result<()> {
-        let mut last = self.after.clone();
+    async fn follow(&self, ctx: &Context, client: &Client, mut last: Option<String>) -> Result<()> {
         let mut retries = 0;
         loop {
             let before = last.clone();

@@ -1,7 +1,7 @@
 //! Fetching an object: into a draft beside the target, which replaces it when all has arrived and
 //! the digest holds.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use aws_lc_rs::digest;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RANGE};
@@ -12,7 +12,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use super::upload::hex;
 use crate::client::{Call, Client, broken_stream};
 use crate::context::Context;
-use crate::exit::{Exit, Failure, Result, file_error};
+use crate::draft::{self, Draft};
+use crate::exit::{Exit, Failure, Result};
 use crate::output::progress::Progress;
 use crate::stdio;
 
@@ -41,12 +42,9 @@ pub(super) async fn download(
         copy(response, &mut out, progress, expected.as_deref()).await?;
         return out.flush().await.map_err(Failure::from);
     }
-    let draft = Draft::new(file);
-    let mut out =
-        tokio::fs::File::create(&draft.path).await.map_err(file_error("write", &draft.path))?;
+    let (draft, mut out) = Draft::create(file, draft::SHARED)?;
     copy(response, &mut out, progress, expected.as_deref()).await?;
-    out.sync_all().await.map_err(file_error("write", &draft.path))?;
-    draft.keep(file)
+    draft.keep(out).await
 }
 
 /// Copies the body and compares its digest with what the server said.
@@ -74,30 +72,6 @@ async fn copy(
             progress.finish();
             Ok(())
         }
-    }
-}
-
-/// A file that is removed unless it is kept.
-struct Draft {
-    path: PathBuf,
-}
-
-impl Draft {
-    fn new(target: &Path) -> Self {
-        let mut name = target.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.part", std::process::id()));
-        Self { path: target.with_file_name(name) }
-    }
-
-    fn keep(self, target: &Path) -> Result<()> {
-        std::fs::rename(&self.path, target).map_err(file_error("write", target))
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // After `keep` there is nothing under this name any more.
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

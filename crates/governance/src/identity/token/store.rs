@@ -95,16 +95,18 @@ pub(in crate::identity) fn revoke(tx: &mut Tx<'_>, id: TokenId, now: Timestamp) 
 }
 
 /// Revokes what an owner got by signing in: a changed password must end every sign-in made with
-/// the old one.
+/// the old one. The token that changed it may be kept.
 pub(in crate::identity) fn revoke_sign_ins(
     tx: &mut Tx<'_>,
     owner: PrincipalId,
+    kept: Option<TokenId>,
     now: Timestamp,
 ) -> Result<()> {
+    let kept = kept.map(|token| token.to_string()).unwrap_or_default();
     tx.execute(
         "UPDATE api_token SET revoked_at = $1
-         WHERE owner = $2 AND origin = $3 AND revoked_at IS NULL",
-        &params![now, owner, Origin::SignIn.as_str()],
+         WHERE owner = $2 AND origin = $3 AND id <> $4 AND revoked_at IS NULL",
+        &params![now, owner, Origin::SignIn.as_str(), kept],
     )
     .map(drop)
 }

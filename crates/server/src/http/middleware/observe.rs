@@ -34,15 +34,26 @@ pub(crate) async fn watch(
     metrics.end_request(RequestLabels::new(&method, route.as_deref(), status), took);
     let who = response.extensions().get::<AnsweredTo>().map(|AnsweredTo(id)| *id);
     let _entered = span.enter();
-    tracing::info!(
-        target: "falaj::access",
-        method = method.as_str(),
-        path,
-        status,
-        ms = took.as_secs_f64() * 1000.0,
-        principal = who.map(field::display),
-        source = source.map(field::display),
-    );
+    macro_rules! say {
+        ($level:ident) => {
+            tracing::$level!(
+                target: "falaj::access",
+                method = method.as_str(),
+                path,
+                status,
+                ms = took.as_secs_f64() * 1000.0,
+                principal = who.map(field::display),
+                source = source.map(field::display),
+            )
+        };
+    }
+    // Balancers ask every few seconds; that all is well is not news.
+    let routine = status == 200 && route.is_some_and(|route| route.starts_with("/health/"));
+    if routine {
+        say!(debug);
+    } else {
+        say!(info);
+    }
     response.map(|body| Held::wrap(body, in_flight))
 }
 

@@ -3,8 +3,9 @@
 //! A bounded number of requests is worked on, a bounded number waits a bounded time, and the rest
 //! is refused at once with a hint when to return. Transfers, which last, have slots of their own:
 //! a hundred downloads do not keep one small call waiting. Routes that ask for no credential have
-//! a few of their own: whoever holds those, known to nobody, keeps no known caller out. Health checks need no slot, so a full
-//! server is still known to be alive.
+//! a few of their own: whoever holds those, known to nobody, keeps no known caller out. Of those
+//! few, one source gets a share: the rest is left for the sign-ins of others. Health checks need no
+//! slot, so a full server is still known to be alive.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,9 +18,11 @@ use falaj_base::{Error, Result, code};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::http::config::LimitsConfig;
+use crate::http::connection::Peer;
 use crate::http::held::Held;
 use crate::http::reply::refuse;
 use crate::http::route::{RouteKind, is_public};
+use crate::http::sources::{SourceGuard, Sources};
 use crate::metrics::Metrics;
 
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -40,6 +43,15 @@ struct Lane {
     max_waiting: usize,
     max_wait: Duration,
     limit: &'static str,
+    /// What one source may hold or wait for; none where callers are known by their credential.
+    shares: Option<Sources>,
+}
+
+/// A slot, and the source's share of it.
+#[derive(Debug)]
+struct Slot {
+    _permit: OwnedSemaphorePermit,
+    _share: Option<SourceGuard>,
 }
 
 impl Slots {
@@ -50,11 +62,16 @@ impl Slots {
             max_waiting: limits.max_queued,
             max_wait: limits.max_queue_wait.get(),
             limit,
+            shares: None,
         };
+        let shares = Some(Sources::new(limits.max_public_per_source));
         Self {
             calls: lane(limits.max_in_flight, "limits.max_in_flight"),
             streams: lane(limits.max_streams, "limits.max_streams"),
-            public: lane(limits.max_public_in_flight, "limits.max_public_in_flight"),
+            public: Lane {
+                shares,
+                ..lane(limits.max_public_in_flight, "limits.max_public_in_flight")
+            },
             metrics,
         }
     }
@@ -71,7 +88,22 @@ impl Slots {
 }
 
 impl Lane {
-    async fn take(&self) -> Result<OwnedSemaphorePermit> {
+    async fn take(&self, peer: Option<&Peer>) -> Result<Slot> {
+        let share = self.share(peer)?;
+        Ok(Slot { _permit: self.permit().await?, _share: share })
+    }
+
+    /// Counted before the wait, so that one source does not fill the queue either.
+    fn share(&self, peer: Option<&Peer>) -> Result<Option<SourceGuard>> {
+        let (Some(shares), Some(peer)) = (&self.shares, peer) else { return Ok(None) };
+        shares.enter(peer.address.ip()).map(Some).ok_or_else(|| {
+            let message = "too many requests without a credential at once from this address \
+                           (`limits.max_public_per_source`)";
+            Error::new(&code::RATE_LIMITED, message).retry_after(RETRY_AFTER)
+        })
+    }
+
+    async fn permit(&self) -> Result<OwnedSemaphorePermit> {
         if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             return Ok(permit);
         }
@@ -111,8 +143,9 @@ pub(crate) async fn limit(State(slots): State<Slots>, request: Request, next: Ne
     let Some(lane) = slots.lane(RouteKind::of(&request), is_public(&request)) else {
         return next.run(request).await;
     };
-    match lane.take().await {
-        Ok(permit) => next.run(request).await.map(|body| Held::wrap(body, permit)),
+    let slot = lane.take(request.extensions().get::<Peer>()).await;
+    match slot {
+        Ok(slot) => next.run(request).await.map(|body| Held::wrap(body, slot)),
         Err(error) => {
             slots.metrics.count_shed();
             refuse(error)
@@ -132,9 +165,10 @@ mod tests {
             max_waiting: 1,
             max_wait: Duration::from_millis(40),
             limit: "limits.max_in_flight",
+            shares: None,
         };
-        let held = lane.take().await.unwrap();
-        let (waited, refused) = tokio::join!(lane.take(), lane.take());
+        let held = lane.take(None).await.unwrap();
+        let (waited, refused) = tokio::join!(lane.take(None), lane.take(None));
         for answer in [waited, refused] {
             let error = answer.unwrap_err();
             assert_eq!(error.code(), &code::OVERLOADED);
@@ -142,6 +176,6 @@ mod tests {
         }
         assert_eq!(lane.waiting.load(Ordering::Acquire), 0);
         drop(held);
-        assert!(lane.take().await.is_ok());
+        assert!(lane.take(None).await.is_ok());
     }
 }
