@@ -7,12 +7,21 @@ use bytes::Bytes;
 use falaj_base::{BlobId, Error, Name, Result, TenantId, code};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
+use object_store::ObjectStoreExt;
+use tokio::task::spawn_blocking;
 
 use super::Objects;
 use super::config::ObjectsConfig;
 use super::failure::store_error;
+use super::parts::Ledger;
 use super::root::Root;
+use super::writer::BlobWriter;
+use crate::seal::Buffer;
+
+/// How much is gathered before it is written.
+const GATHER: usize = 1 << 20;
+/// How many parts of one blob may be on their way at once.
+const PARTS_IN_FLIGHT: usize = 2;
 
 impl Objects {
     /// The sealed bytes of a blob, in order.
@@ -45,65 +54,34 @@ impl SealedRoots {
             Error::new(&code::INVALID_CONFIG, text).at("objects.roots")
         })?;
         let location = root.location(tenant, blob);
-        Ok(SealedWriter { root: root.clone(), location, part: Vec::new(), length: 0, upload: None })
+        let writer = BlobWriter::new(root, location, Ledger::None, None, PARTS_IN_FLIGHT);
+        Ok(SealedWriter { writer, gathered: Buffer::default() })
     }
 }
 
 /// Writes one sealed blob; it is in its place, durably, once [`SealedWriter::finish`] returns.
+#[derive(Debug)]
 pub struct SealedWriter {
-    root: Arc<Root>,
-    location: object_store::path::Path,
-    part: Vec<Bytes>,
-    length: usize,
-    upload: Option<Box<dyn MultipartUpload>>,
+    writer: BlobWriter,
+    gathered: Buffer,
 }
 
 impl SealedWriter {
-    pub async fn write(&mut self, mut piece: Bytes) -> Result<()> {
-        // Every part but the last has the same length: some S3 servers insist on it.
-        while self.length + piece.len() > self.root.part_size {
-            let front = piece.split_to(self.root.part_size - self.length);
-            self.part.push(front);
-            self.send().await?;
+    /// Takes more sealed bytes and gives the writer back.
+    pub async fn write(mut self, piece: &[u8]) -> Result<Self> {
+        self.gathered.extend_from_slice(piece);
+        if self.gathered.len() < GATHER {
+            return Ok(self);
         }
-        self.length += piece.len();
-        self.part.push(piece);
-        Ok(())
+        self.writer.send(&mut self.gathered).await?;
+        if self.gathered.is_empty() {
+            return Ok(self);
+        }
+        let append = move || self.writer.append(&mut self.gathered).map(|()| self);
+        spawn_blocking(append).await.map_err(Error::internal)?
     }
 
-    async fn send(&mut self) -> Result<()> {
-        let upload = match &mut self.upload {
-            Some(upload) => upload,
-            none => {
-                let begun = self.root.store.put_multipart(&self.location).await;
-                none.insert(begun.map_err(store_error)?)
-            }
-        };
-        self.length = 0;
-        upload.put_part(payload(&mut self.part)).await.map_err(store_error)
-    }
-
-    pub async fn finish(mut self) -> Result<()> {
-        if self.upload.is_none() {
-            let put = self.root.store.put(&self.location, payload(&mut self.part)).await;
-            return put.map(drop).map_err(store_error);
-        }
-        if self.length > 0 {
-            self.send().await?;
-        }
-        match &mut self.upload {
-            Some(upload) => upload.complete().await.map(drop).map_err(store_error),
-            None => Err(Error::internal("the upload vanished")),
-        }
-    }
-}
-
-fn payload(part: &mut Vec<Bytes>) -> PutPayload {
-    std::mem::take(part).into_iter().collect()
-}
-
-impl std::fmt::Debug for SealedWriter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SealedWriter").field("location", &self.location).finish_non_exhaustive()
+    pub async fn finish(self) -> Result<()> {
+        self.writer.finish(self.gathered).await
     }
 }
