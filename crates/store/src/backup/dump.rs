@@ -17,7 +17,7 @@ use crate::db::{Db, Row, Tx, params};
 use crate::keys::Keys;
 use crate::lease::{Lease, Leases};
 use crate::objects::{DELETION_LEASE, Objects};
-use crate::seal::{DataKey, Sealer};
+use crate::seal::{Buffer, DataKey, Sealer};
 
 /// How long the collector is kept away at a time; renewed while the backup runs.
 const HOLD: Duration = Duration::from_mins(2);
@@ -95,11 +95,7 @@ impl Dump {
         }
         let summary = writer.summary.clone();
         writer.write(&Frame::End(summary.clone()))?;
-        let (rest, last) = writer.finish()?;
-        for piece in rest {
-            send(sink, piece).await?;
-        }
-        send(sink, last).await?;
+        send(sink, writer.finish()?).await?;
         Ok(summary)
     }
 
@@ -149,8 +145,8 @@ impl Dump {
             let piece = piece?;
             writer.summary.bytes += piece.len() as u64;
             writer.write(&Frame::BlobBytes(piece.to_vec()))?;
-            for piece in writer.take() {
-                send(sink, piece).await?;
+            if let Some(sealed) = writer.take() {
+                send(sink, sealed).await?;
             }
         }
         writer.summary.blobs += 1;
@@ -188,11 +184,11 @@ fn dump_table(
     Ok(())
 }
 
-/// Seals frames; the sealed pieces wait in memory, or in the spool file while there is one.
+/// Seals frames; what is sealed waits in memory, or in the spool file while there is one.
 struct Writer {
     sealer: Sealer,
     spool: Option<File>,
-    ready: Vec<Bytes>,
+    ready: Buffer,
     summary: Summary,
 }
 
@@ -201,23 +197,24 @@ const SPOOL_PIECE: usize = 256 << 10;
 
 impl Writer {
     fn new(sealer: Sealer, spool: File) -> Self {
-        Self { sealer, spool: Some(spool), ready: Vec::new(), summary: Summary::default() }
+        Self { sealer, spool: Some(spool), ready: Buffer::default(), summary: Summary::default() }
     }
 
     fn write(&mut self, frame: &Frame) -> Result<()> {
         self.sealer.push(&frame.encode()?, &mut self.ready)
     }
 
-    fn take(&mut self) -> Vec<Bytes> {
-        std::mem::take(&mut self.ready)
+    /// What is ready to be sent, if anything is.
+    fn take(&mut self) -> Option<Bytes> {
+        let ready = std::mem::take(&mut self.ready);
+        (!ready.is_empty()).then(|| ready.into())
     }
 
     /// Moves what is sealed to the spool file.
     fn spill(&mut self) -> Result<()> {
         let Some(spool) = &mut self.spool else { return Ok(()) };
-        for piece in self.ready.drain(..) {
-            spool.write_all(&piece).map_err(no_room)?;
-        }
+        spool.write_all(&self.ready).map_err(no_room)?;
+        self.ready.clear();
         Ok(())
     }
 
@@ -239,9 +236,9 @@ impl Writer {
         }))
     }
 
-    fn finish(mut self) -> Result<(Vec<Bytes>, Bytes)> {
-        let rest = self.take();
-        Ok((rest, self.sealer.finish()?))
+    fn finish(mut self) -> Result<Bytes> {
+        self.sealer.finish(&mut self.ready)?;
+        Ok(self.ready.into())
     }
 }
 

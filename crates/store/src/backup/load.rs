@@ -11,7 +11,7 @@ use super::{Summary, damaged};
 use crate::db::{Db, ModuleMigrations, Tx, Value, params};
 use crate::keys::KeyManager;
 use crate::objects::SealedRoots;
-use crate::seal::Opener;
+use crate::seal::{Buffer, Opener};
 
 /// How many frames may wait for the database.
 const QUEUE: usize = 256;
@@ -92,16 +92,16 @@ async fn copy(
         end: None,
         ticked: tokio::time::Instant::now(),
     };
-    let mut plain = Vec::new();
+    let mut plain = Buffer::default();
     opener.push(&first, &mut plain)?;
     loop {
-        for piece in plain.drain(..) {
-            sorter.take(&piece).await?;
-        }
+        sorter.take(&plain).await?;
+        plain.clear();
         let Some(piece) = input.next().await else { break };
         opener.push(&piece?, &mut plain)?;
     }
-    sorter.take(&opener.finish()?).await?;
+    opener.finish(&mut plain)?;
+    sorter.take(&plain).await?;
     sorter.finish().await
 }
 
@@ -138,10 +138,9 @@ impl Sorter<'_> {
                 self.blob = Some(self.roots.writer(start.tenant, start.blob, &start.root)?);
                 Ok(())
             }
-            (Frame::BlobBytes(bytes), Some(mut writer)) => {
+            (Frame::BlobBytes(bytes), Some(writer)) => {
                 self.seen.bytes += bytes.len() as u64;
-                writer.write(bytes.into()).await?;
-                self.blob = Some(writer);
+                self.blob = Some(writer.write(&bytes).await?);
                 self.tick().await
             }
             (Frame::BlobEnd, Some(writer)) => {

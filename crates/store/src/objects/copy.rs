@@ -7,12 +7,21 @@ use bytes::Bytes;
 use falaj_base::{BlobId, Error, Name, Result, TenantId, code};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
+use object_store::ObjectStoreExt;
+use tokio::task::spawn_blocking;
 
 use super::Objects;
 use super::config::ObjectsConfig;
 use super::failure::store_error;
+use super::parts::Ledger;
 use super::root::Root;
+use super::writer::BlobWriter;
+use crate::seal::Buffer;
+
+/// How much is gathered before it is written.
+const GATHER: usize = 1 << 20;
+/// How many parts of one blob may be on their way at once.
+const PARTS_IN_FLIGHT: usize = 2;
 
 /// How many blobs are removed at a time.
 const REMOVALS: usize = 16;
@@ -67,86 +76,52 @@ impl SealedRoots {
             Error::new(&code::INVALID_CONFIG, text).at("objects.roots")
         })?;
         let location = root.location(tenant, blob);
+        let writer = BlobWriter::new(root, location.clone(), Ledger::None, None, PARTS_IN_FLIGHT);
         Ok(SealedWriter {
+            writer,
+            gathered: Buffer::default(),
             root: root.clone(),
             blob: (tenant, blob),
             location,
-            part: Vec::new(),
-            length: 0,
-            upload: None,
             made: self.made.clone(),
         })
     }
 }
 
 /// Writes one sealed blob; it is in its place, durably, once [`SealedWriter::finish`] returns.
+#[derive(Debug)]
 pub struct SealedWriter {
+    writer: BlobWriter,
+    gathered: Buffer,
     root: Arc<Root>,
     blob: (TenantId, BlobId),
     location: object_store::path::Path,
-    part: Vec<Bytes>,
-    length: usize,
-    upload: Option<Box<dyn MultipartUpload>>,
     made: Made,
 }
 
 impl SealedWriter {
-    pub async fn write(&mut self, mut piece: Bytes) -> Result<()> {
-        // Every part but the last has the same length: some S3 servers insist on it.
-        while self.length + piece.len() > self.root.part_size {
-            let front = piece.split_to(self.root.part_size - self.length);
-            self.part.push(front);
-            self.send().await?;
+    /// Takes more sealed bytes and gives the writer back.
+    pub async fn write(mut self, piece: &[u8]) -> Result<Self> {
+        self.gathered.extend_from_slice(piece);
+        if self.gathered.len() < GATHER {
+            return Ok(self);
         }
-        self.length += piece.len();
-        self.part.push(piece);
-        Ok(())
+        self.writer.send(&mut self.gathered).await?;
+        if self.gathered.is_empty() {
+            return Ok(self);
+        }
+        let append = move || self.writer.append(&mut self.gathered).map(|()| self);
+        spawn_blocking(append).await.map_err(Error::internal)?
     }
 
-    async fn send(&mut self) -> Result<()> {
-        let upload = match &mut self.upload {
-            Some(upload) => upload,
-            none => {
-                let begun = self.root.store.put_multipart(&self.location).await;
-                none.insert(begun.map_err(store_error)?)
-            }
-        };
-        self.length = 0;
-        upload.put_part(payload(&mut self.part)).await.map_err(store_error)
-    }
-
-    pub async fn finish(mut self) -> Result<()> {
+    pub async fn finish(self) -> Result<()> {
         let there = self.root.store.head(&self.location).await.is_ok();
-        self.complete().await?;
+        self.writer.finish(self.gathered).await?;
         if !there {
             let (tenant, blob) = self.blob;
             let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-            made.push((self.root.clone(), tenant, blob));
+            made.push((self.root, tenant, blob));
         }
         Ok(())
-    }
-
-    async fn complete(&mut self) -> Result<()> {
-        if self.upload.is_none() {
-            let put = self.root.store.put(&self.location, payload(&mut self.part)).await;
-            return put.map(drop).map_err(store_error);
-        }
-        if self.length > 0 {
-            self.send().await?;
-        }
-        match &mut self.upload {
-            Some(upload) => upload.complete().await.map(drop).map_err(store_error),
-            None => Err(Error::internal("the upload vanished")),
-        }
-    }
-}
-
-fn payload(part: &mut Vec<Bytes>) -> PutPayload {
-    std::mem::take(part).into_iter().collect()
-}
-
-impl std::fmt::Debug for SealedWriter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SealedWriter").field("location", &self.location).finish_non_exhaustive()
     }
 }

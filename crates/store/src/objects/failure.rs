@@ -28,8 +28,13 @@ pub(super) fn store_error(error: StoreError) -> Error {
     }
 }
 
+/// The same of a file that is written or read without the store.
+pub(super) fn file_error(error: io::Error) -> Error {
+    store_error(StoreError::Generic { store: "directory", source: Box::new(error) })
+}
+
 /// Bytes that a row promises are not there.
-fn missing(error: StoreError) -> Error {
+pub(super) fn missing(error: impl StdError + Send + Sync + 'static) -> Error {
     Error::new(&code::INTEGRITY, "the stored bytes are missing").caused_by(error)
 }
 

@@ -20,13 +20,16 @@
 //!
 //! Not here: names and content types of objects, and who may read them (`server::objects`).
 
+mod buffers;
 mod collect;
 mod config;
 mod copy;
 mod failure;
+mod parts;
 mod read;
 mod root;
 mod row;
+mod staged;
 mod upload;
 mod writer;
 

@@ -1,12 +1,16 @@
 //! Reading a blob: whole, with its digest verified, or any range of it.
 //!
-//! The next chunk is fetched and opened while the last one is handed out, and hashed beside both.
+//! The next chunks are fetched and opened while the last one is handed out, and hashed beside both.
 //! Dropping the stream stops everything that is on its way.
 
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io::ErrorKind;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
@@ -17,7 +21,8 @@ use object_store::path::Path;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::failure::store_error;
+use super::buffers::Buffers;
+use super::failure::{file_error, missing, store_error};
 use super::root::Root;
 use super::row::BlobRow;
 use super::{blob_name, open_digest};
@@ -25,6 +30,8 @@ use crate::seal::{DataKey, HEADER_LEN, Layout, SEGMENT_LEN, SegmentOpener};
 
 /// Up to this much it is not worth handing the work to another thread.
 const INLINE: usize = 2 * SEGMENT_LEN;
+/// How many chunks are fetched before they are asked for.
+const AHEAD: usize = 2;
 
 /// The plaintext of a blob, as it is read.
 pub type BlobStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
@@ -43,6 +50,8 @@ pub struct Blob {
 struct Source {
     root: Arc<Root>,
     location: Path,
+    /// Where it lies in a root that has files, and the file once it is open.
+    file: Option<(PathBuf, OnceLock<File>)>,
     layout: Layout,
     header: Vec<u8>,
     opener: SegmentOpener,
@@ -57,8 +66,10 @@ impl Blob {
         key: &DataKey,
     ) -> Result<Self> {
         let layout = Layout::new(row.size).ok_or_else(|| damaged("a blob has no valid size"))?;
+        let location = root.location(tenant, row.id);
         let source = Source {
-            location: root.location(tenant, row.id),
+            file: root.file(&location).map(|place| (place, OnceLock::new())),
+            location,
             root,
             layout,
             header: row.header.clone(),
@@ -111,17 +122,18 @@ impl Blob {
         digest: Option<Digest>,
     ) -> BlobStream {
         let first = self.source.layout.plaintext_range(segments.start).start;
-        let reader = Reader {
+        let mut reader = Reader {
             source: self.source.clone(),
+            buffers: Buffers::default(),
             chunk: self.chunk,
             segments,
             skip: range.start - first,
             left: range.end - range.start,
             digest,
-            ahead: None,
-            ready: VecDeque::new(),
+            ahead: VecDeque::new(),
         };
-        Box::pin(futures::stream::try_unfold(reader.prefetch(), |mut reader| async move {
+        reader.fetch_ahead();
+        Box::pin(futures::stream::try_unfold(reader, |mut reader| async move {
             Ok(reader.next().await?.map(|piece| (piece, reader)))
         }))
     }
@@ -130,6 +142,7 @@ impl Blob {
 /// A read in progress.
 struct Reader {
     source: Arc<Source>,
+    buffers: Buffers,
     chunk: u64,
     /// The segments not yet asked for.
     segments: Range<u64>,
@@ -137,50 +150,36 @@ struct Reader {
     skip: u64,
     left: u64,
     digest: Option<Digest>,
-    ahead: Option<AbortOnDropHandle<Result<Vec<Bytes>>>>,
-    ready: VecDeque<Bytes>,
+    ahead: VecDeque<AbortOnDropHandle<Result<Bytes>>>,
 }
 
 impl Reader {
-    /// Starts on the next chunk.
-    fn prefetch(mut self) -> Self {
-        self.fetch_ahead();
-        self
-    }
-
     fn fetch_ahead(&mut self) {
-        if self.segments.is_empty() {
-            return;
+        while self.ahead.len() < AHEAD && !self.segments.is_empty() {
+            let end = (self.segments.start + self.chunk).min(self.segments.end);
+            let wanted = self.segments.start..end;
+            self.segments.start = end;
+            let task = self.source.clone().fetch(wanted, self.buffers.clone());
+            self.ahead.push_back(AbortOnDropHandle::new(task));
         }
-        let end = (self.segments.start + self.chunk).min(self.segments.end);
-        let wanted = self.segments.start..end;
-        self.segments.start = end;
-        let source = self.source.clone();
-        let task = tokio::spawn(async move { source.fetch(wanted).await });
-        self.ahead = Some(AbortOnDropHandle::new(task));
     }
 
     async fn next(&mut self) -> Result<Option<Bytes>> {
-        loop {
-            if let Some(piece) = self.ready.pop_front() {
-                return Ok(Some(piece));
-            }
-            let Some(ahead) = self.ahead.take() else { return Ok(None) };
-            let pieces = ahead.await.map_err(Error::internal)??;
+        while let Some(ahead) = self.ahead.pop_front() {
+            let piece = ahead.await.map_err(Error::internal)??;
             self.fetch_ahead();
             if let Some(digest) = &mut self.digest {
-                digest.update(&pieces).await?;
-                if self.ahead.is_none() {
+                digest.update(&piece).await?;
+                if self.ahead.is_empty() {
                     digest.verify().await?;
                 }
             }
-            for piece in pieces {
-                let piece = self.trim(piece);
-                if !piece.is_empty() {
-                    self.ready.push_back(piece);
-                }
+            let piece = self.trim(piece);
+            if !piece.is_empty() {
+                return Ok(Some(piece));
             }
         }
+        Ok(None)
     }
 
     fn trim(&mut self, mut piece: Bytes) -> Bytes {
@@ -196,22 +195,64 @@ impl Reader {
 
 impl Source {
     /// Reads some segments and opens them.
-    async fn fetch(self: Arc<Self>, segments: Range<u64>) -> Result<Vec<Bytes>> {
-        // The header is read with the first segment, to be compared with the one in the row.
+    fn fetch(self: Arc<Self>, segments: Range<u64>, buffers: Buffers) -> JoinHandle<Result<Bytes>> {
+        if self.file.is_some() {
+            return spawn_blocking(move || self.fetch_from_file(segments, &buffers));
+        }
+        tokio::spawn(async move {
+            let sealed = self.fetch_from_store(&segments).await?;
+            if sealed.len() <= INLINE {
+                return self.open(segments, &sealed, &buffers);
+            }
+            let opened = spawn_blocking(move || self.open(segments, &sealed, &buffers)).await;
+            opened.map_err(Error::internal)?
+        })
+    }
+
+    /// Where some segments lie. The header is read with the first one, to be compared with the one
+    /// in the row.
+    fn range(&self, segments: &Range<u64>) -> Range<u64> {
         let first = self.layout.sealed_range(segments.start);
         let start = if segments.start == 0 { 0 } else { first.start };
-        let range = start..self.layout.sealed_range(segments.end - 1).end;
+        start..self.layout.sealed_range(segments.end - 1).end
+    }
+
+    async fn fetch_from_store(&self, segments: &Range<u64>) -> Result<Bytes> {
+        let range = self.range(segments);
         let len = range.end - range.start;
-        let sealed = match self.root.store.get_range(&self.location, range).await {
-            Ok(sealed) if sealed.len() as u64 == len => Vec::from(sealed),
-            Ok(_) => return Err(damaged("the stored bytes are cut short")),
-            Err(error) => return Err(self.failed(error).await),
-        };
-        if sealed.len() <= INLINE {
-            return self.open(segments, sealed);
+        match self.root.store.get_range(&self.location, range).await {
+            Ok(sealed) if sealed.len() as u64 == len => Ok(sealed),
+            Ok(_) => Err(damaged("the stored bytes are cut short")),
+            Err(error) => Err(self.failed(error).await),
         }
-        let opened = spawn_blocking(move || self.open(segments, sealed)).await;
-        opened.map_err(Error::internal)?
+    }
+
+    /// Reads and opens on one thread, while the sealed bytes are in its cache.
+    fn fetch_from_file(&self, segments: Range<u64>, buffers: &Buffers) -> Result<Bytes> {
+        let range = self.range(&segments);
+        let len = usize::try_from(range.end - range.start).map_err(Error::internal)?;
+        let mut sealed = buffers.take();
+        let read = self.open_file()?.read_exact_at(sealed.grow(len), range.start);
+        read.map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => damaged("the stored bytes are cut short"),
+            _ => file_error(error),
+        })?;
+        let opened = self.open(segments, &sealed, buffers);
+        buffers.give_back(sealed);
+        opened
+    }
+
+    fn open_file(&self) -> Result<&File> {
+        let (place, file) =
+            self.file.as_ref().ok_or_else(|| Error::internal("a root without files"))?;
+        if let Some(file) = file.get() {
+            return Ok(file);
+        }
+        let opened = File::open(place).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => missing(error),
+            _ => file_error(error),
+        })?;
+        Ok(file.get_or_init(|| opened))
     }
 
     /// Tells a store that fails from bytes that are not all there: stores have no common error
@@ -225,8 +266,8 @@ impl Source {
         }
     }
 
-    /// Opens the segments in place; the pieces share one buffer.
-    fn open(&self, segments: Range<u64>, mut sealed: Vec<u8>) -> Result<Vec<Bytes>> {
+    /// Opens the segments into one piece.
+    fn open(&self, segments: Range<u64>, sealed: &[u8], buffers: &Buffers) -> Result<Bytes> {
         let mut at = 0;
         if segments.start == 0 {
             if sealed.get(..HEADER_LEN) != Some(self.header.as_slice()) {
@@ -234,17 +275,15 @@ impl Source {
             }
             at = HEADER_LEN;
         }
-        let mut places = Vec::new();
+        let mut plain = buffers.take();
         for segment in segments {
             let range = self.layout.sealed_range(segment);
             let len = usize::try_from(range.end - range.start).map_err(Error::internal)?;
             let last = self.layout.is_last(segment);
-            let plain = self.opener.open(segment, last, &mut sealed[at..at + len])?.len();
-            places.push(at..at + plain);
+            self.opener.open(segment, last, &sealed[at..at + len], &mut plain)?;
             at += len;
         }
-        let opened = Bytes::from(sealed);
-        Ok(places.into_iter().map(|place| opened.slice(place)).collect())
+        Ok(buffers.lend(plain))
     }
 }
 
@@ -266,21 +305,16 @@ impl Digest {
     }
 
     /// Takes more plaintext; hashing it may go on after this returns.
-    async fn update(&mut self, pieces: &[Bytes]) -> Result<()> {
+    async fn update(&mut self, piece: &Bytes) -> Result<()> {
         let mut context = self.idle().await?;
-        let len: usize = pieces.iter().map(Bytes::len).sum();
-        if len <= INLINE {
-            for piece in pieces {
-                context.update(piece);
-            }
+        if piece.len() <= INLINE {
+            context.update(piece);
             self.state = DigestState::Idle(context);
             return Ok(());
         }
-        let pieces = pieces.to_vec();
+        let piece = piece.clone();
         self.state = DigestState::Busy(spawn_blocking(move || {
-            for piece in &pieces {
-                context.update(piece);
-            }
+            context.update(&piece);
             context
         }));
         Ok(())

@@ -14,6 +14,10 @@ use reqwest::Url;
 
 use super::config::{ObjectsConfig, RootConfig};
 use super::failure::store_error;
+use super::staged::{create_directory, remove_staging};
+
+/// How much of a part is sealed at a time.
+const BATCH: usize = 1 << 20;
 
 /// An open root.
 pub struct Root {
@@ -21,19 +25,18 @@ pub struct Root {
     pub zone: Name,
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) part_size: usize,
-    /// What a writer that never finished leaves behind, and how it is found again.
-    pub(super) leftovers: Leftovers,
+    pub(super) kind: Kind,
     prefix: Path,
 }
 
-/// How an upload that was cut off is cleaned up.
-pub(super) enum Leftovers {
-    /// A staging file beside the final place.
-    Files(LocalFileSystem),
-    /// An unfinished multipart upload; its id is kept with the blob.
-    Parts(Arc<dyn MultipartStore>),
-    /// The store cleans up by itself.
-    None,
+/// How blobs are written, and what a writer that never finished leaves behind.
+pub(super) enum Kind {
+    /// Files below this directory. A crash leaves a staging file beside the final place.
+    Directory(PathBuf),
+    /// Parts of a multipart upload. An unfinished one stays; its id is kept with the blob.
+    Bucket(Arc<dyn MultipartStore>),
+    /// Any other store; it cleans up by itself.
+    Other,
 }
 
 impl Root {
@@ -52,23 +55,22 @@ impl Root {
     /// A root over any store: for tests that need one which fails.
     #[must_use]
     pub fn over(name: Name, zone: Name, store: Arc<dyn ObjectStore>, part_size: usize) -> Self {
-        Self { name, zone, store, part_size, leftovers: Leftovers::None, prefix: Path::default() }
+        Self { name, zone, store, part_size, kind: Kind::Other, prefix: Path::default() }
     }
 
     fn local(config: &RootConfig, objects: &ObjectsConfig, directory: PathBuf) -> Result<Self> {
-        create_private(&directory).map_err(|error| {
+        create_directory(&directory).map_err(|error| {
             let text = format!("the object root {} cannot be used", directory.display());
             Error::new(&code::INVALID_CONFIG, text).at("objects.roots").caused_by(error)
         })?;
-        // Without fsync a finished upload would only be in the page cache when its row commits.
         let files =
             LocalFileSystem::new_with_prefix(&directory).map_err(store_error)?.with_fsync(true);
         Ok(Self {
             name: config.name.clone(),
             zone: config.zone.clone(),
-            store: Arc::new(files.clone()),
+            store: Arc::new(files),
             part_size: objects.local_part.as_usize().max(1),
-            leftovers: Leftovers::Files(files),
+            kind: Kind::Directory(directory),
             prefix: Path::default(),
         })
     }
@@ -108,7 +110,7 @@ impl Root {
             store: store.clone(),
             // S3 refuses smaller parts than 5 MiB, except the last.
             part_size: objects.s3_part.as_usize().max(5 << 20),
-            leftovers: Leftovers::Parts(store),
+            kind: Kind::Bucket(store),
             prefix,
         })
     }
@@ -121,19 +123,36 @@ impl Root {
         parts.into_iter().fold(self.prefix.clone(), Path::join)
     }
 
+    /// How much of a blob is worked on at a time: to a file it is written as it was sealed, parts
+    /// are gathered.
+    pub(super) fn batch(&self) -> usize {
+        match self.kind {
+            Kind::Directory(_) => self.part_size,
+            Kind::Bucket(_) | Kind::Other => BATCH,
+        }
+    }
+
+    /// The file that lies at a location, if this root has files.
+    pub(super) fn file(&self, location: &Path) -> Option<PathBuf> {
+        match &self.kind {
+            Kind::Directory(directory) => Some(directory.join(location.as_ref())),
+            Kind::Bucket(_) | Kind::Other => None,
+        }
+    }
+
     /// Deletes a blob's bytes and whatever an unfinished upload of it left. Absence is success.
     pub(super) async fn remove(&self, location: &Path, upload: Option<&str>) -> Result<()> {
         match self.store.delete(location).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
             Err(error) => return Err(store_error(error)),
         }
-        match (&self.leftovers, upload) {
-            (Leftovers::Files(files), _) => {
-                let place = files.path_to_filesystem(location).map_err(store_error)?;
+        match (&self.kind, upload) {
+            (Kind::Directory(directory), _) => {
+                let place = directory.join(location.as_ref());
                 let sweep = tokio::task::spawn_blocking(move || remove_staging(&place)).await;
                 sweep.map_err(Error::internal)?.map_err(Error::internal)
             }
-            (Leftovers::Parts(store), Some(upload)) => {
+            (Kind::Bucket(store), Some(upload)) => {
                 let aborted = store.abort_multipart(location, &upload.to_owned()).await;
                 match aborted {
                     Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -142,32 +161,6 @@ impl Root {
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// Removes the staging files of one blob: its place with `#` and a number behind it.
-fn remove_staging(place: &std::path::Path) -> std::io::Result<()> {
-    for number in 1.. {
-        let mut staging = place.as_os_str().to_owned();
-        staging.push(format!("#{number}"));
-        match std::fs::remove_file(PathBuf::from(staging)) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-fn create_private(directory: &std::path::Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    if directory.is_dir() {
-        return Ok(());
-    }
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    match directory.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => std::fs::File::open(parent)?.sync_all(),
-        _ => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! An upload: plaintext in, hashed and sealed as it arrives, durable before it is staged.
 //!
-//! Three things run at once: the next batch arrives, the last one is hashed and sealed on blocking
-//! threads (apart from each other: hashing is the slower one by far), and parts go out.
+//! Three things run at once: the next batch arrives, the last one is hashed on one blocking thread,
+//! and sealed and written on another.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,12 @@ use falaj_base::{BlobId, Error, KeyId, Name, Result, TenantId, code};
 use futures::{Stream, StreamExt};
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::parts::Ledger;
 use super::writer::BlobWriter;
 use super::{Objects, blob_name, row};
 use crate::keys::TenantKey;
-use crate::seal::{self, HEADER_LEN, Layout, Sealer};
+use crate::seal::{self, Buffer, HEADER_LEN, Layout, Sealer};
 
-/// How much plaintext is hashed and sealed in one go.
-const BATCH: usize = 1 << 20;
 /// Up to this much it is not worth handing the work to another thread.
 const INLINE: usize = 64 << 10;
 /// How often a long upload shows that it is alive.
@@ -73,10 +72,12 @@ impl Objects {
         };
         self.0.db.write(pending).await?;
 
-        let db = self.0.db.clone();
+        let (ledger, location) =
+            (Ledger::Row(self.0.db.clone(), blob), root.location(tenant, blob));
         let in_flight = self.0.config.parts_in_flight;
-        let writer = BlobWriter::new(root, db, (tenant, blob), expected.size, in_flight);
-        let transfer = Transfer { objects: self, tenant, blob, key: &key, limit, expected };
+        let writer = BlobWriter::new(&root, location, ledger, expected.size, in_flight);
+        let batch = root.batch();
+        let transfer = Transfer { objects: self, tenant, blob, key: &key, limit, batch, expected };
         match transfer.run(content, writer).await {
             Ok(staged) => Ok(staged),
             Err(error) => {
@@ -103,32 +104,35 @@ struct Transfer<'a> {
     blob: BlobId,
     key: &'a TenantKey,
     limit: u64,
+    /// How much plaintext is hashed, sealed and written in one go.
+    batch: usize,
     expected: Expected,
 }
 
 impl Transfer<'_> {
-    async fn run<S>(&self, content: S, mut writer: BlobWriter) -> Result<Staged>
+    async fn run<S>(&self, content: S, writer: BlobWriter) -> Result<Staged>
     where
         S: Stream<Item = Result<Bytes>> + Send,
     {
         let name = blob_name(self.tenant, self.blob);
         let sealer = Sealer::new(&self.key.key, &name)?;
         let header = sealer.header();
-        let mut mill = Mill::Idle(Context::new(&SHA256), sealer);
+        let press = Box::new(Press { sealer, writer, sealed: Buffer::default() });
+        let mut mill = Mill::Idle(Context::new(&SHA256), press);
         let mut content = std::pin::pin!(content);
         let (mut size, mut touched) = (0u64, Instant::now());
         loop {
-            let batch = gather(&mut content).await?;
+            let batch = gather(&mut content, self.batch).await?;
             size += batch.iter().map(|piece| piece.len() as u64).sum::<u64>();
             if size > self.limit {
                 return Err(too_large(self.limit));
             }
-            let (hasher, sealer, out) = mill.wait().await?;
-            writer.write(out).await?;
+            let (hasher, mut press) = mill.wait().await?;
+            press.writer.send(&mut press.sealed).await?;
             if batch.is_empty() {
-                return self.close(hasher, sealer, header, size, writer).await;
+                return self.close(hasher, press, header, size).await;
             }
-            mill = Mill::start(hasher, sealer, batch)?;
+            mill = Mill::start(hasher, press, batch)?;
             if touched.elapsed() > TOUCH_EVERY {
                 self.touch().await?;
                 touched = Instant::now();
@@ -139,16 +143,15 @@ impl Transfer<'_> {
     async fn close(
         &self,
         hasher: Context,
-        sealer: Sealer,
+        mut press: Box<Press>,
         header: [u8; HEADER_LEN],
         size: u64,
-        mut writer: BlobWriter,
     ) -> Result<Staged> {
         let mut sha256 = [0; 32];
         sha256.copy_from_slice(hasher.finish().as_ref());
         self.check(size, &sha256)?;
-        writer.write(vec![sealer.finish()?]).await?;
-        writer.finish().await?;
+        press.sealer.finish(&mut press.sealed)?;
+        press.writer.finish(press.sealed).await?;
         // If the collector gave the upload up meanwhile, it must not leave bytes behind.
         if let Err(error) = self.touch().await {
             let root = self.objects.root_in(&self.key.zone)?;
@@ -189,61 +192,71 @@ impl Transfer<'_> {
     }
 }
 
+/// What becomes of plaintext: sealed, then written.
+struct Press {
+    sealer: Sealer,
+    writer: BlobWriter,
+    /// Sealed and not yet written; the one buffer of an upload to a file.
+    sealed: Buffer,
+}
+
+impl Press {
+    fn seal(&mut self, batch: &[Bytes]) -> Result<()> {
+        batch.iter().try_for_each(|piece| self.sealer.push(piece, &mut self.sealed))
+    }
+}
+
+fn hash(hasher: &mut Context, batch: &[Bytes]) {
+    for piece in batch {
+        hasher.update(piece);
+    }
+}
+
 /// Hashing and sealing, between batches or in the middle of one.
 enum Mill {
-    Idle(Context, Sealer),
-    Done(Context, Sealer, Vec<Bytes>),
-    Busy(JoinHandle<Context>, JoinHandle<Result<(Sealer, Vec<Bytes>)>>),
+    Idle(Context, Box<Press>),
+    Busy(JoinHandle<Context>, JoinHandle<Result<Box<Press>>>),
 }
 
 impl Mill {
-    fn start(mut hasher: Context, mut sealer: Sealer, batch: Vec<Bytes>) -> Result<Self> {
+    fn start(mut hasher: Context, mut press: Box<Press>, batch: Vec<Bytes>) -> Result<Self> {
         let len: usize = batch.iter().map(Bytes::len).sum();
-        if len <= INLINE {
-            let mut out = Vec::new();
-            for piece in &batch {
-                hasher.update(piece);
-                sealer.push(piece, &mut out)?;
-            }
-            return Ok(Self::Done(hasher, sealer, out));
+        if press.sealed.len() + len <= INLINE {
+            hash(&mut hasher, &batch);
+            press.seal(&batch)?;
+            return Ok(Self::Idle(hasher, press));
         }
         let copy = batch.clone();
         let hashing = spawn_blocking(move || {
-            for piece in &copy {
-                hasher.update(piece);
-            }
+            hash(&mut hasher, &copy);
             hasher
         });
         let sealing = spawn_blocking(move || {
-            let mut out = Vec::with_capacity(BATCH / seal::SEGMENT_LEN + 2);
-            for piece in &batch {
-                sealer.push(piece, &mut out)?;
-            }
-            Ok((sealer, out))
+            press.seal(&batch)?;
+            press.writer.append(&mut press.sealed)?;
+            Ok(press)
         });
         Ok(Self::Busy(hashing, sealing))
     }
 
-    async fn wait(self) -> Result<(Context, Sealer, Vec<Bytes>)> {
+    async fn wait(self) -> Result<(Context, Box<Press>)> {
         match self {
-            Self::Idle(hasher, sealer) => Ok((hasher, sealer, Vec::new())),
-            Self::Done(hasher, sealer, out) => Ok((hasher, sealer, out)),
+            Self::Idle(hasher, press) => Ok((hasher, press)),
             Self::Busy(hashing, sealing) => {
-                let hasher = hashing.await.map_err(Error::internal)?;
-                let (sealer, out) = sealing.await.map_err(Error::internal)??;
-                Ok((hasher, sealer, out))
+                let press = sealing.await.map_err(Error::internal)??;
+                Ok((hashing.await.map_err(Error::internal)?, press))
             }
         }
     }
 }
 
 /// Waits for a batch worth working on; empty at the end.
-async fn gather<S>(content: &mut std::pin::Pin<&mut S>) -> Result<Vec<Bytes>>
+async fn gather<S>(content: &mut std::pin::Pin<&mut S>, enough: usize) -> Result<Vec<Bytes>>
 where
     S: Stream<Item = Result<Bytes>> + Send,
 {
     let (mut batch, mut len) = (Vec::new(), 0);
-    while len < BATCH {
+    while len < enough {
         match content.next().await {
             Some(piece) => {
                 let piece = piece?;

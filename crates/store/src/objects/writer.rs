@@ -1,170 +1,81 @@
-//! Sealed bytes on their way into a root: gathered into parts, a few of them in flight.
+//! Sealed bytes on their way into a root.
 
+use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use falaj_base::{BlobId, Error, Result, TenantId, code};
-use object_store::multipart::{MultipartStore, PartId};
+use falaj_base::{Error, Result};
 use object_store::path::Path;
-use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
-use tokio::task::JoinSet;
+use tokio::task::spawn_blocking;
 
-use super::failure::store_error;
-use super::root::{Leftovers, Root};
-use super::row;
-use crate::db::Db;
-
-/// The most parts an S3 upload may have.
-const MAX_PARTS: usize = 10_000;
+use super::failure::file_error;
+use super::parts::{Ledger, PartWriter};
+use super::root::Root;
+use super::staged::StagedFile;
+use crate::seal::Buffer;
 
 /// Writes one blob. Until [`BlobWriter::finish`] has returned nothing of it can be read.
-pub(super) struct BlobWriter {
-    root: Arc<Root>,
-    db: Db,
-    blob: BlobId,
-    location: Path,
-    part_size: usize,
-    in_flight: usize,
-    part: Vec<Bytes>,
-    part_len: usize,
-    /// None until there is more than one part: a small blob is one plain put.
-    upload: Option<Upload>,
-    sent: usize,
-    tasks: JoinSet<Result<Option<(usize, PartId)>>>,
-    parts: Vec<(usize, PartId)>,
-}
-
-enum Upload {
-    /// The store keeps track; an upload that is dropped cleans up after itself.
-    Simple(Box<dyn MultipartUpload>),
-    /// We keep track: the id is with the blob's row, so that a crash leaves nothing for ever.
-    Tracked(Arc<dyn MultipartStore>, String),
+pub(super) enum BlobWriter {
+    File(StagedFile),
+    Parts(Box<PartWriter>),
 }
 
 impl BlobWriter {
     pub(super) fn new(
-        root: Arc<Root>,
-        db: Db,
-        (tenant, blob): (TenantId, BlobId),
+        root: &Arc<Root>,
+        location: Path,
+        ledger: Ledger,
         expected_len: Option<u64>,
         in_flight: usize,
     ) -> Self {
-        // Where the number of parts is limited, a length known beforehand decides their size.
-        let counted = matches!(root.leftovers, Leftovers::Parts(_));
-        let length = expected_len.filter(|_| counted).unwrap_or(0);
-        let needed = usize::try_from(length.div_ceil(MAX_PARTS as u64 / 2)).unwrap_or(usize::MAX);
-        let part_size = root.part_size.max(needed);
-        let location = root.location(tenant, blob);
-        Self {
-            root,
-            db,
-            blob,
-            location,
-            part_size,
-            in_flight: in_flight.max(1),
-            part: Vec::new(),
-            part_len: 0,
-            upload: None,
-            sent: 0,
-            tasks: JoinSet::new(),
-            parts: Vec::new(),
+        if let Some(place) = root.file(&location) {
+            return Self::File(StagedFile::new(place));
         }
+        let parts = PartWriter::new(root, location, ledger, expected_len, in_flight);
+        Self::Parts(Box::new(parts))
     }
 
-    /// Takes more sealed bytes; waits while enough parts are on their way.
-    pub(super) async fn write(&mut self, pieces: Vec<Bytes>) -> Result<()> {
-        for mut piece in pieces {
-            // Every part but the last has the same length: some S3 servers insist on it.
-            while self.part_len + piece.len() > self.part_size {
-                let front = piece.split_to(self.part_size - self.part_len);
-                self.keep(front);
-                self.send().await?;
-            }
-            self.keep(piece);
+    /// Writes `sealed` to the file and empties it; blocks. What goes elsewhere is left for
+    /// [`BlobWriter::send`].
+    pub(super) fn append(&mut self, sealed: &mut Buffer) -> Result<()> {
+        if let Self::File(file) = self
+            && !sealed.is_empty()
+        {
+            file.append(sealed).map_err(file_error)?;
+            sealed.clear();
         }
         Ok(())
     }
 
-    fn keep(&mut self, piece: Bytes) {
-        self.part_len += piece.len();
-        self.part.push(piece);
+    /// Sends `sealed` to the store and empties it; waits while enough is on its way. What goes to
+    /// a file is left for [`BlobWriter::append`].
+    pub(super) async fn send(&mut self, sealed: &mut Buffer) -> Result<()> {
+        match self {
+            Self::Parts(parts) => parts.write(std::mem::take(sealed).into()).await,
+            Self::File(_) => Ok(()),
+        }
     }
 
-    /// Sends the gathered part.
-    async fn send(&mut self) -> Result<()> {
-        if self.upload.is_none() {
-            let begun = begin(&self.root, &self.location, &self.db, self.blob).await?;
-            self.upload = Some(begun);
-        }
-        while self.tasks.len() >= self.in_flight {
-            self.join_one().await?;
-        }
-        let payload: PutPayload = std::mem::take(&mut self.part).into_iter().collect();
-        let (number, location) = (self.sent, self.location.clone());
-        self.part_len = 0;
-        self.sent += 1;
-        match &mut self.upload {
-            Some(Upload::Simple(upload)) => {
-                let put = upload.put_part(payload);
-                self.tasks.spawn(async move { put.await.map(|()| None).map_err(store_error) });
+    /// Writes the last bytes and puts the blob in its place. When this returns `Ok`, it is durable.
+    pub(super) async fn finish(self, sealed: Buffer) -> Result<()> {
+        match self {
+            Self::File(mut file) => {
+                let publish = move || file.append(&sealed).and_then(|()| file.publish());
+                let published = spawn_blocking(publish).await.map_err(Error::internal)?;
+                published.map_err(file_error)
             }
-            Some(Upload::Tracked(store, id)) => {
-                if number >= MAX_PARTS {
-                    let text = "an object sent without its length has 10,000 parts at most; \
-                                send its length, or raise `objects.s3_part`";
-                    return Err(Error::new(&code::TOO_LARGE, text));
-                }
-                let (store, id) = (store.clone(), id.clone());
-                self.tasks.spawn(async move {
-                    let part = store.put_part(&location, &id, number, payload).await;
-                    part.map(|part| Some((number, part))).map_err(store_error)
-                });
+            Self::Parts(mut parts) => {
+                parts.write(sealed.into()).await?;
+                parts.finish().await
             }
-            None => {}
         }
-        Ok(())
-    }
-
-    async fn join_one(&mut self) -> Result<()> {
-        if let Some(joined) = self.tasks.join_next().await {
-            self.parts.extend(joined.map_err(Error::internal)??);
-        }
-        Ok(())
-    }
-
-    /// Puts the blob in its place. When this returns `Ok`, the bytes are durable.
-    pub(super) async fn finish(mut self) -> Result<()> {
-        if self.upload.is_none() {
-            let payload: PutPayload = std::mem::take(&mut self.part).into_iter().collect();
-            let put = self.root.store.put(&self.location, payload).await;
-            return put.map(drop).map_err(store_error);
-        }
-        if self.part_len > 0 {
-            self.send().await?;
-        }
-        while !self.tasks.is_empty() {
-            self.join_one().await?;
-        }
-        let completed = match self.upload.take() {
-            Some(Upload::Simple(mut upload)) => upload.complete().await,
-            Some(Upload::Tracked(store, id)) => {
-                self.parts.sort_unstable_by_key(|(number, _)| *number);
-                let parts = self.parts.drain(..).map(|(_, part)| part).collect();
-                store.complete_multipart(&self.location, &id, parts).await
-            }
-            None => return Err(Error::internal("the upload vanished")),
-        };
-        completed.map(drop).map_err(store_error)
     }
 }
 
-/// Begins an upload of more than one part.
-async fn begin(root: &Root, location: &Path, db: &Db, blob: BlobId) -> Result<Upload> {
-    if let Leftovers::Parts(store) = &root.leftovers {
-        let id = store.create_multipart(location).await.map_err(store_error)?;
-        let noted = id.clone();
-        db.write(move |tx| row::note_upload(tx, blob, &noted)).await?;
-        return Ok(Upload::Tracked(store.clone(), id));
+impl fmt::Debug for BlobWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => file.fmt(f),
+            Self::Parts(_) => f.write_str("PartWriter"),
+        }
     }
-    root.store.put_multipart(location).await.map(Upload::Simple).map_err(store_error)
 }

@@ -16,6 +16,7 @@
 //!
 //! Not here: which key seals what (`keys`), where the bytes lie (`objects`).
 
+mod buffer;
 mod key;
 mod layout;
 mod opener;
@@ -26,6 +27,7 @@ mod tests;
 
 use falaj_base::{Error, code};
 
+pub use buffer::Buffer;
 pub use key::DataKey;
 pub use layout::{HEADER_LEN, Layout, SEGMENT_LEN, TAG_LEN};
 pub use opener::{Opener, SegmentOpener};

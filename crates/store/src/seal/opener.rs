@@ -1,9 +1,9 @@
 //! Sealed stream in, plaintext out: in order, or any segment on its own.
 
 use aws_lc_rs::aead::{Aad, LessSafeKey};
-use bytes::Bytes;
 use falaj_base::Result;
 
+use super::buffer::Buffer;
 use super::key::DataKey;
 use super::layout::{HEADER_LEN, PREFIX_LEN, SALT_LEN, SEGMENT_LEN, TAG_LEN};
 use super::sealer::nonce;
@@ -28,13 +28,21 @@ impl SegmentOpener {
         Ok(Self { key: key.cipher(&header[1..=SALT_LEN], associated_data)?, prefix })
     }
 
-    /// Opens segment `index` in place and returns its plaintext, the front of `sealed`. Whether
-    /// it is the last one must come from a length that is itself trusted, never from the bytes.
-    pub fn open<'s>(&self, index: u64, last: bool, sealed: &'s mut [u8]) -> Result<&'s mut [u8]> {
+    /// Opens segment `index` and appends its plaintext to `out`, which stays as it was if the
+    /// segment is not authentic. Whether it is the last one must come from a length that is itself
+    /// trusted, never from the bytes.
+    pub fn open(&self, index: u64, last: bool, sealed: &[u8], out: &mut Buffer) -> Result<()> {
         let index = u32::try_from(index).map_err(|_| tampered())?;
-        self.key
-            .open_in_place(nonce(self.prefix, index, last), Aad::empty(), sealed)
-            .map_err(|_| tampered())
+        let length = sealed.len().checked_sub(TAG_LEN).ok_or_else(tampered)?;
+        let (sealed, tag) = sealed.split_at(length);
+        let start = out.len();
+        let nonce = nonce(self.prefix, index, last);
+        let opened =
+            self.key.open_separate_gather(nonce, Aad::empty(), sealed, tag, out.grow(length));
+        opened.map_err(|_| {
+            out.truncate(start);
+            tampered()
+        })
     }
 }
 
@@ -63,12 +71,12 @@ impl Opener {
     }
 
     /// Takes more of the sealed stream and appends to `out` the plaintext that is now certain.
-    pub fn push(&mut self, mut sealed: &[u8], out: &mut Vec<Bytes>) -> Result<()> {
+    pub fn push(&mut self, mut sealed: &[u8], out: &mut Buffer) -> Result<()> {
         while !sealed.is_empty() {
             let room = SEGMENT_LEN - self.segment.len();
             // A full segment waits here until one more byte shows that it is not the last.
             if room == 0 {
-                out.push(self.close_segment(false)?);
+                self.close_segment(false, out)?;
                 continue;
             }
             let (now, later) = sealed.split_at(room.min(sealed.len()));
@@ -78,24 +86,22 @@ impl Opener {
         Ok(())
     }
 
-    /// Says that the stream has ended here; returns the last plaintext, or fails if the stream
+    /// Says that the stream has ended here; appends the last plaintext, or fails if the stream
     /// was cut.
-    pub fn finish(mut self) -> Result<Bytes> {
-        self.close_segment(true)
+    pub fn finish(mut self, out: &mut Buffer) -> Result<()> {
+        self.close_segment(true, out)
     }
 
-    fn close_segment(&mut self, last: bool) -> Result<Bytes> {
-        let next = if last { Vec::new() } else { Vec::with_capacity(SEGMENT_LEN) };
-        let mut segment = std::mem::replace(&mut self.segment, next);
+    fn close_segment(&mut self, last: bool, out: &mut Buffer) -> Result<()> {
         let start = if self.count == 0 { HEADER_LEN } else { 0 };
-        let (header, sealed) = segment.split_at_mut_checked(start).ok_or_else(tampered)?;
+        let (header, sealed) = self.segment.split_at_checked(start).ok_or_else(tampered)?;
         let opener = match &mut self.segments {
             Some(opener) => opener,
             none => none.insert(SegmentOpener::new(&self.key, &self.associated_data, header)?),
         };
-        opener.open(self.count, last, sealed)?;
+        opener.open(self.count, last, sealed, out)?;
         self.count += 1;
-        let end = segment.len() - TAG_LEN;
-        Ok(Bytes::from(segment).slice(start..end))
+        self.segment.clear();
+        Ok(())
     }
 }

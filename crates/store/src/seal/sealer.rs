@@ -2,9 +2,9 @@
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};
 use aws_lc_rs::rand;
-use bytes::Bytes;
 use falaj_base::{Error, Result, code};
 
+use super::buffer::Buffer;
 use super::key::DataKey;
 use super::layout::{HEADER_LEN, PREFIX_LEN, SALT_LEN, SEGMENT_LEN, TAG_LEN};
 
@@ -24,8 +24,8 @@ pub(super) fn nonce(prefix: [u8; PREFIX_LEN], segment: u32, last: bool) -> Nonce
 pub struct Sealer {
     key: LessSafeKey,
     header: [u8; HEADER_LEN],
-    /// The segment being filled; for the first one it begins with the header.
-    segment: Vec<u8>,
+    /// Plaintext that does not make a segment yet.
+    pending: Vec<u8>,
     count: u32,
 }
 
@@ -45,14 +45,8 @@ impl Sealer {
         let mut header = [0; HEADER_LEN];
         header[0] = u8::try_from(HEADER_LEN).unwrap_or(u8::MAX);
         header[1..].copy_from_slice(random);
-        let mut segment = Vec::with_capacity(SEGMENT_LEN);
-        segment.extend_from_slice(&header);
-        Ok(Self {
-            key: key.cipher(&random[..SALT_LEN], associated_data)?,
-            header,
-            segment,
-            count: 0,
-        })
+        let key = key.cipher(&random[..SALT_LEN], associated_data)?;
+        Ok(Self { key, header, pending: Vec::with_capacity(SEGMENT_LEN), count: 0 })
     }
 
     /// What the stream begins with: enough, with the key, to open any segment on its own.
@@ -61,46 +55,54 @@ impl Sealer {
         self.header
     }
 
-    /// Takes more plaintext and appends to `out` the segments that are now complete.
-    pub fn push(&mut self, mut plaintext: &[u8], out: &mut Vec<Bytes>) -> Result<()> {
-        while !plaintext.is_empty() {
-            let room = SEGMENT_LEN - TAG_LEN - self.segment.len();
-            // A full segment waits here until it is known not to be the last.
-            if room == 0 {
-                out.push(self.close_segment(false)?);
+    /// Takes more plaintext and appends to `out` the segments that are now complete. A segment
+    /// that lies in `plaintext` as a whole is sealed from there, without a copy.
+    pub fn push(&mut self, mut plaintext: &[u8], out: &mut Buffer) -> Result<()> {
+        // A full segment waits until one more byte shows that it is not the last.
+        while self.pending.len() + plaintext.len() > self.room() {
+            let (now, later) = plaintext.split_at(self.room() - self.pending.len());
+            plaintext = later;
+            if self.pending.is_empty() {
+                self.seal(now, false, out)?;
                 continue;
             }
-            let (now, later) = plaintext.split_at(room.min(plaintext.len()));
-            self.segment.extend_from_slice(now);
-            plaintext = later;
+            let mut segment = std::mem::take(&mut self.pending);
+            segment.extend_from_slice(now);
+            self.seal(&segment, false, out)?;
+            segment.clear();
+            self.pending = segment;
         }
+        self.pending.extend_from_slice(plaintext);
         Ok(())
     }
 
-    /// Ends the stream; returns its last segment.
-    pub fn finish(mut self) -> Result<Bytes> {
-        self.close_segment(true)
+    /// Ends the stream: appends its last segment to `out`.
+    pub fn finish(mut self, out: &mut Buffer) -> Result<()> {
+        let segment = std::mem::take(&mut self.pending);
+        self.seal(&segment, true, out)
     }
 
-    fn close_segment(&mut self, last: bool) -> Result<Bytes> {
-        let next = if last { Vec::new() } else { Vec::with_capacity(SEGMENT_LEN) };
-        let mut segment = std::mem::replace(&mut self.segment, next);
-        let start = if self.count == 0 { HEADER_LEN } else { 0 };
-        let tag = self
-            .key
-            .seal_in_place_separate_tag(
-                nonce(self.prefix(), self.count, last),
-                Aad::empty(),
-                &mut segment[start..],
-            )
+    /// How much plaintext the current segment takes; the first one shares its room with the header.
+    fn room(&self) -> usize {
+        let header = if self.count == 0 { HEADER_LEN } else { 0 };
+        SEGMENT_LEN - TAG_LEN - header
+    }
+
+    fn seal(&mut self, plaintext: &[u8], last: bool, out: &mut Buffer) -> Result<()> {
+        if self.count == 0 {
+            out.extend_from_slice(&self.header);
+        }
+        let (sealed, tag) = out.grow(plaintext.len() + TAG_LEN).split_at_mut(plaintext.len());
+        let nonce = nonce(self.prefix(), self.count, last);
+        self.key
+            .seal_out_of_place_scatter(nonce, Aad::empty(), plaintext, sealed, &[], tag)
             .map_err(|_| Error::internal("AES-256-GCM failed to seal"))?;
-        segment.extend_from_slice(tag.as_ref());
         if !last {
             self.count = self.count.checked_add(1).ok_or_else(|| {
                 Error::new(&code::TOO_LARGE, "a sealed stream has at most 2^32 segments")
             })?;
         }
-        Ok(segment.into())
+        Ok(())
     }
 
     fn prefix(&self) -> [u8; PREFIX_LEN] {

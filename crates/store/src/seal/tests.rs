@@ -1,6 +1,5 @@
 //! The formats, attacked and frozen.
 
-use bytes::Bytes;
 use falaj_base::code;
 use proptest::prelude::*;
 use zeroize::Zeroizing;
@@ -24,22 +23,22 @@ fn seal(key: &DataKey, name: &[u8], plaintext: &[u8], piece: usize) -> Vec<u8> {
 }
 
 fn drain(mut sealer: Sealer, plaintext: &[u8], piece: usize) -> Vec<u8> {
-    let mut out = Vec::new();
+    let mut out = Buffer::default();
     for piece in plaintext.chunks(piece) {
         sealer.push(piece, &mut out).unwrap();
     }
-    out.push(sealer.finish().unwrap());
-    out.concat()
+    sealer.finish(&mut out).unwrap();
+    out.to_vec()
 }
 
 fn open(key: &DataKey, name: &[u8], sealed: &[u8], piece: usize) -> falaj_base::Result<Vec<u8>> {
     let mut opener = Opener::new(key, name);
-    let mut out: Vec<Bytes> = Vec::new();
+    let mut out = Buffer::default();
     for piece in sealed.chunks(piece) {
         opener.push(piece, &mut out)?;
     }
-    out.push(opener.finish()?);
-    Ok(out.concat())
+    opener.finish(&mut out)?;
+    Ok(out.to_vec())
 }
 
 #[track_caller]
@@ -108,14 +107,17 @@ fn any_segment_opens_on_its_own_and_only_as_itself() {
         usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()
     };
     for segment in (0..layout.segments()).rev() {
-        let mut buffer = sealed[bytes(layout.sealed_range(segment))].to_vec();
-        let plain = opener.open(segment, layout.is_last(segment), &mut buffer).unwrap();
-        assert_eq!(plain, &plaintext[bytes(layout.plaintext_range(segment))]);
+        let sealed = &sealed[bytes(layout.sealed_range(segment))];
+        let mut out = Buffer::default();
+        out.extend_from_slice(b"before");
+        opener.open(segment, layout.is_last(segment), sealed, &mut out).unwrap();
+        assert_eq!(out[6..], plaintext[bytes(layout.plaintext_range(segment))]);
+        let len = out.len();
         for (index, last) in
             [(segment + 1, layout.is_last(segment)), (segment, !layout.is_last(segment))]
         {
-            let mut buffer = sealed[bytes(layout.sealed_range(segment))].to_vec();
-            assert!(opener.open(index, last, &mut buffer).is_err());
+            assert!(opener.open(index, last, sealed, &mut out).is_err());
+            assert_eq!(out.len(), len, "nothing of what is not authentic");
         }
     }
     assert!(SegmentOpener::new(&frozen_key(), NAME, &sealed[..HEADER_LEN - 1]).is_err());

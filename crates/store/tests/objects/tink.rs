@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use falaj_store::seal::{DataKey, Opener, Sealer};
+use falaj_store::seal::{Buffer, DataKey, Opener, Sealer};
 use falaj_testkit::Random;
 
 const NAME: &[u8] = b"falaj/oracle";
@@ -31,17 +31,17 @@ fn tink(python: &str, verb: &str, key: &DataKey, input: &[u8]) -> Option<Vec<u8>
 }
 
 fn sealed(key: &DataKey, plaintext: &[u8]) -> Vec<u8> {
-    let (mut sealer, mut out) = (Sealer::new(key, NAME).unwrap(), Vec::new());
+    let (mut sealer, mut out) = (Sealer::new(key, NAME).unwrap(), Buffer::default());
     sealer.push(plaintext, &mut out).unwrap();
-    out.push(sealer.finish().unwrap());
-    out.concat()
+    sealer.finish(&mut out).unwrap();
+    out.to_vec()
 }
 
 fn opened(key: &DataKey, sealed: &[u8]) -> falaj_base::Result<Vec<u8>> {
-    let (mut opener, mut out) = (Opener::new(key, NAME), Vec::new());
+    let (mut opener, mut out) = (Opener::new(key, NAME), Buffer::default());
     opener.push(sealed, &mut out)?;
-    out.push(opener.finish()?);
-    Ok(out.concat())
+    opener.finish(&mut out)?;
+    Ok(out.to_vec())
 }
 
 #[test]
