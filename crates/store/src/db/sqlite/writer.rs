@@ -181,9 +181,9 @@ impl Thread {
             done.push(job);
             next = if done.len() < self.batch { jobs.try_recv().ok() } else { None };
         }
-        let began = Instant::now();
+        let since = Instant::now();
         let committed = begun.and_then(|()| self.commit());
-        let shared = Shared { jobs: done.len(), waiting: jobs.len(), took: began.elapsed() };
+        let shared = Shared { jobs: done.len(), waiting: jobs.len(), took: since.elapsed() };
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         self.counters.writes.fetch_add(done.len() as u64, Ordering::Relaxed);
         for job in done {
