@@ -40,9 +40,10 @@ async fn rate(config: &DatabaseConfig) -> Result<f64> {
     let db = place.open_with(config, falaj_base::Clock::System).await?;
     db.migrate(&[("bench", MIGRATIONS)]).await?;
     let began = Instant::now();
-    let clients = (0..CLIENTS).map(|client| write(db.clone(), client, began + RUN));
-    let count: usize = try_join_all(clients).await?.into_iter().sum();
-    Ok(per_second(count, began.elapsed()))
+    // A task each, as the requests of a server are.
+    let clients = (0..CLIENTS).map(|client| tokio::spawn(write(db.clone(), client, began + RUN)));
+    let counts: Result<Vec<usize>> = try_join_all(clients).await?.into_iter().collect();
+    Ok(per_second(counts?.into_iter().sum(), began.elapsed()))
 }
 
 async fn write(db: Db, client: usize, until: Instant) -> Result<usize> {

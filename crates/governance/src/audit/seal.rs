@@ -45,17 +45,20 @@ pub(super) fn batch(
     refuse_rollback(&frontier, seen)?;
     let before = frontier.size();
     let pending = store::pending(tx, last, limit)?;
-    for entry in &pending {
+    let count = pending.len();
+    let mut leaves = Vec::with_capacity(count);
+    for entry in pending {
         let hash = Hash::leaf(entry.text.as_bytes());
-        store::insert_leaf(tx, frontier.size(), hash, entry)?;
-        frontier.append(hash);
         last = entry.place;
+        leaves.push(store::leaf(frontier.size(), hash, entry));
+        frontier.append(hash);
         if frontier.size().is_multiple_of(SEGMENT) {
             let note = key.sign(frontier.size(), frontier.root());
             store::insert_checkpoint(tx, &frontier, &note)?;
         }
     }
-    let mut sealed = Sealed { frontier, note: None, count: pending.len() };
+    store::insert_leaves(tx, leaves)?;
+    let mut sealed = Sealed { frontier, note: None, count };
     if sealed.count > 0 {
         let note = key.sign(sealed.frontier.size(), sealed.frontier.root());
         if !sealed.frontier.size().is_multiple_of(SEGMENT) {

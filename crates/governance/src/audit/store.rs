@@ -3,10 +3,13 @@
 //! The entries themselves lie in `audit_entry`, which `falaj_store::record` owns and appends to.
 //! A leaf repeats the few fields of its entry that a search looks at.
 
+use std::borrow::Cow;
+
 use falaj_base::{Error, Result, Timestamp, code};
 use falaj_store::backup::Renumber;
-use falaj_store::db::{Migration, Row, Tx, params};
-use falaj_store::record::{AuditEntry, Decision};
+use falaj_store::db::{Migration, Row, Tx, Value, params};
+use falaj_store::record::Decision;
+use serde::Deserialize;
 
 use super::merkle::{Frontier, Hash};
 
@@ -97,53 +100,73 @@ pub(super) fn pending(tx: &mut Tx<'_>, last: (i64, i64), limit: u32) -> Result<V
         .collect()
 }
 
-pub(super) fn insert_leaf(tx: &mut Tx<'_>, index: u64, hash: Hash, entry: &Pending) -> Result<()> {
+/// The row of one leaf, for [`insert_leaves`].
+pub(super) fn leaf(index: u64, hash: Hash, entry: Pending) -> [Value; 12] {
     let searchable = Searchable::of(&entry.text);
-    tx.execute(
+    params![
+        index,
+        entry.place.0,
+        entry.place.1,
+        hash.0.as_slice(),
+        entry.at,
+        entry.tenant,
+        searchable.actor.id.unwrap_or_default(),
+        &*searchable.actor.name,
+        &*searchable.action,
+        &*searchable.resource.kind,
+        searchable.resource.shown(),
+        searchable.decision.map_or("", decision_text),
+    ]
+}
+
+pub(super) fn insert_leaves(tx: &mut Tx<'_>, leaves: Vec<[Value; 12]>) -> Result<()> {
+    tx.execute_many(
         "INSERT INTO audit_leaf (idx, tx, seq, hash, at, tenant, actor, actor_name, action,
              resource_kind, resource, decision)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-        &params![
-            index,
-            entry.place.0,
-            entry.place.1,
-            hash.0.as_slice(),
-            entry.at,
-            entry.tenant.clone(),
-            searchable.actor,
-            searchable.actor_name,
-            searchable.action,
-            searchable.resource_kind,
-            searchable.resource,
-            searchable.decision,
-        ],
+        leaves.into_iter(),
     )
     .map(drop)
 }
 
 /// What a search looks at. An entry that cannot be read is sealed all the same, and found by time:
 /// refusing it would stop the log for whoever managed to put it there.
-#[derive(Debug, Default)]
-struct Searchable {
-    actor: String,
-    actor_name: String,
-    action: String,
-    resource_kind: String,
-    resource: String,
-    decision: &'static str,
+#[derive(Debug, Default, Deserialize)]
+struct Searchable<'a> {
+    #[serde(borrow)]
+    action: Cow<'a, str>,
+    #[serde(borrow)]
+    actor: SearchableActor<'a>,
+    #[serde(borrow)]
+    resource: SearchableTarget<'a>,
+    decision: Option<Decision>,
 }
 
-impl Searchable {
-    fn of(text: &str) -> Self {
-        let Ok(entry) = serde_json::from_str::<AuditEntry>(text) else { return Self::default() };
-        Self {
-            actor: entry.actor.id.map(|id| id.to_string()).unwrap_or_default(),
-            actor_name: entry.actor.name,
-            action: entry.action,
-            resource: format!("{}/{}", entry.resource.kind, entry.resource.id),
-            resource_kind: entry.resource.kind,
-            decision: decision_text(entry.decision),
-        }
+#[derive(Debug, Default, Deserialize)]
+struct SearchableActor<'a> {
+    id: Option<&'a str>,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct SearchableTarget<'a> {
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+}
+
+impl SearchableTarget<'_> {
+    /// Empty for an entry that cannot be read.
+    fn shown(&self) -> String {
+        if self.kind.is_empty() { String::new() } else { format!("{}/{}", self.kind, self.id) }
+    }
+}
+
+impl<'a> Searchable<'a> {
+    fn of(text: &'a str) -> Self {
+        serde_json::from_str(text).unwrap_or_default()
     }
 }
 

@@ -8,6 +8,7 @@
 //! not exist, and both attempts are on the audit log.
 
 mod http;
+mod known;
 mod project;
 mod service;
 mod store;

@@ -1,11 +1,14 @@
 //! The verbs on tenants and projects.
 
+use std::sync::Arc;
+
 use falaj_base::{
     Action, Ctx, Error, Name, Page, PageQuery, ProjectId, Resource, Result, Scope, TenantId, code,
 };
 use falaj_store::db::{Db, Tx};
 use falaj_store::record::Change;
 
+use super::known::Known;
 use super::project::{NewProject, Project, ProjectPatch};
 use super::tenant::{NewTenant, Tenant, TenantPatch};
 use super::{
@@ -24,12 +27,13 @@ pub struct Tenancy {
     epoch: Epoch,
     /// The zone of a tenant that names none.
     default_zone: Name,
+    known: Arc<Known>,
 }
 
 impl Tenancy {
     #[must_use]
     pub fn new(db: Db, epoch: Epoch, default_zone: Name) -> Self {
-        Self { db, epoch, default_zone }
+        Self { db, epoch, default_zone, known: Arc::default() }
     }
 
     /// The tenant of this name, if the caller may see it. Everything that names a tenant starts
@@ -41,6 +45,18 @@ impl Tenancy {
             .as_ref()
             .map_or_else(|| Resource::absent("tenant", name, Scope::Platform), Tenant::resource);
         see(ctx, &TENANT_READ, &resource, found).await
+    }
+
+    /// What the tenant of this name is to a policy, if the caller may see it: mostly from memory.
+    async fn visible(&self, ctx: &Ctx, name: &Name) -> Result<Resource> {
+        // Read before the database, as the epoch asks of every cache.
+        let epoch = self.epoch.current();
+        if let Some(resource) = self.known.get(name, epoch) {
+            return see(ctx, &TENANT_READ, &resource, Some(resource.clone())).await;
+        }
+        let resource = self.tenant(ctx, name).await?.resource();
+        self.known.put(name.clone(), epoch, resource.clone());
+        Ok(resource)
     }
 
     /// The project of this name, if the caller may see it: likewise.
@@ -98,7 +114,7 @@ impl Tenancy {
     }
 
     pub async fn update_tenant(&self, ctx: &Ctx, name: Name, patch: TenantPatch) -> Result<Tenant> {
-        let resource = self.tenant(ctx, &name).await?.resource();
+        let resource = self.visible(ctx, &name).await?;
         ctx.authorize(&TENANT_UPDATE, &resource).await?;
         let (by, about) = (ctx.clone(), resource.clone());
         let outcome = self
@@ -106,6 +122,9 @@ impl Tenancy {
             .write(move |tx| {
                 // Read again under the lock: two patches of different fields must both stay.
                 let old = locked_tenant(tx, &name)?;
+                if resource.scope != Scope::Tenant(old.id) {
+                    return Err(Error::not_found("tenant", name));
+                }
                 let mut tenant = old.clone();
                 if patch.display_name.is_some() {
                     tenant.display_name = patch.display_name;
@@ -113,13 +132,14 @@ impl Tenancy {
                 if let Some(zones) = patch.allowed_zones {
                     tenant.allowed_zones = with_home(zones, &tenant.zone);
                 }
-                require_zones(tx, &tenant)?;
-                refuse_stranded(tx, &tenant)?;
-                store::update_tenant(tx, &tenant)?;
-                let change = Change::new(&TENANT_UPDATE, &about)
-                    .event("tenant.updated", &tenant)
-                    .before(&old)
-                    .after(&tenant);
+                let mut change = Change::new(&TENANT_UPDATE, &about).before(&old).after(&tenant);
+                // What stays as it was is no news, but that somebody tried is on record.
+                if tenant != old {
+                    require_zones(tx, &tenant)?;
+                    refuse_stranded(tx, &tenant)?;
+                    store::update_tenant(tx, &tenant)?;
+                    change = change.event("tenant.updated", &tenant);
+                }
                 tx.record(&by, change)?;
                 Ok(tenant)
             })
@@ -237,11 +257,12 @@ impl Tenancy {
                     tags: patch.tags.unwrap_or_else(|| old.tags.clone()),
                     ..old.clone()
                 };
-                store::update_project(tx, &project)?;
-                let change = Change::new(&PROJECT_UPDATE, &resource)
-                    .event("project.updated", &project)
-                    .before(&old)
-                    .after(&project);
+                let mut change =
+                    Change::new(&PROJECT_UPDATE, &resource).before(&old).after(&project);
+                if project != old {
+                    store::update_project(tx, &project)?;
+                    change = change.event("project.updated", &project);
+                }
                 tx.record(&ctx, change)?;
                 Ok((project, moved))
             })

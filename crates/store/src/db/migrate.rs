@@ -3,8 +3,6 @@
 //! Must hold: what has been applied is never edited (its digest is kept), and a store written by
 //! a newer version is not opened: that version may have changed what the rows mean.
 
-use std::fmt::Write as _;
-
 use aws_lc_rs::digest::{SHA256, digest};
 use falaj_base::{Error, Result, code};
 
@@ -117,8 +115,6 @@ fn fingerprint(migration: &Migration) -> String {
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

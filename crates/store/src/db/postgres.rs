@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use deadpool_postgres::{Client, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
 use falaj_base::{Error, Result, code};
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::runtime::Handle;
@@ -22,6 +22,8 @@ use super::config::{DatabaseConfig, Durability};
 use super::dialect;
 use super::value::{Row, Value};
 
+/// How many statements of one call are under way at once.
+const PIPELINE: usize = 64;
 /// How long a request may wait for a pooled connection, and a connection for its server.
 const POOL_WAIT: Duration = Duration::from_secs(10);
 
@@ -123,6 +125,27 @@ impl<'a> PgSession<'a> {
             let statement = self.client.prepare_cached(sql).await.map_err(translate)?;
             let params = params.iter().map(|value| value as &(dyn ToSql + Sync));
             self.client.execute_raw(&statement, params).await.map_err(translate)
+        })
+    }
+
+    pub(super) fn execute_many(
+        &self,
+        sql: &str,
+        rows: impl Iterator<Item = impl AsRef<[Value]>>,
+    ) -> Result<u64> {
+        self.runtime.block_on(async {
+            let statement = self.client.prepare_cached(sql).await.map_err(translate)?;
+            let execute = async |row: &[Value]| {
+                let params = row.iter().map(|value| value as &(dyn ToSql + Sync));
+                self.client.execute_raw(&statement, params).await.map_err(translate)
+            };
+            // The connection sends them as they come and answers in order; after a failure the
+            // server refuses what follows, so the first error is the true one.
+            stream::iter(rows)
+                .map(async |row| execute(row.as_ref()).await)
+                .buffered(PIPELINE)
+                .try_fold(0, async |sum, changed| Ok(sum + changed))
+                .await
         })
     }
 

@@ -51,6 +51,19 @@ impl<'a> Tx<'a> {
         })
     }
 
+    /// Runs one statement for each row of parameters and tells how many rows were changed in all:
+    /// prepared once, and on PostgreSQL sent without waiting for each answer.
+    pub fn execute_many(
+        &mut self,
+        sql: &str,
+        rows: impl Iterator<Item = impl AsRef<[Value]>>,
+    ) -> Result<u64> {
+        self.run(|engine| match engine {
+            Engine::Sqlite(connection) => sqlite::execute_many(connection, sql, rows),
+            Engine::Postgres(session) => session.execute_many(sql, rows),
+        })
+    }
+
     pub fn query(&mut self, sql: &str, params: &[Value]) -> Result<Vec<Row>> {
         self.run(|engine| match engine {
             Engine::Sqlite(connection) => sqlite::query(connection, sql, params),

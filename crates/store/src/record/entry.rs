@@ -3,6 +3,7 @@
 //! The text of an entry is a leaf of a hash tree that outlives this version: fields are only ever
 //! added, optional ones are left out when absent, and the keys are in sorted order.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use falaj_base::{
@@ -176,7 +177,10 @@ impl AuditEntry {
 
     /// The entry with every text a caller may have chosen cut to a bounded length: a log that can
     /// be made unreadable by those it watches proves nothing.
-    pub(super) fn bounded(&self) -> Self {
+    pub(super) fn bounded(&self) -> Cow<'_, Self> {
+        if self.texts().all(|text| text.len() <= LONGEST) {
+            return Cow::Borrowed(self);
+        }
         let mut entry = self.clone();
         let texts = [&mut entry.actor.name, &mut entry.resource.id, &mut entry.resource.scope]
             .into_iter()
@@ -187,7 +191,17 @@ impl AuditEntry {
         for text in texts {
             cut(text);
         }
-        entry
+        Cow::Owned(entry)
+    }
+
+    /// Every text a caller may have chosen.
+    fn texts(&self) -> impl Iterator<Item = &String> {
+        [&self.actor.name, &self.resource.id, &self.resource.scope]
+            .into_iter()
+            .chain(&self.reason)
+            .chain(&self.trace)
+            .chain(&self.policies)
+            .chain(self.details.values())
     }
 }
 

@@ -65,20 +65,23 @@ impl Tx<'_> {
     /// Appends an entry that stands for no change: a denial, a failed sign-in, a read.
     pub fn append_audit(&mut self, entry: &AuditEntry) -> Result<()> {
         let text = entry.bounded().canonical()?;
-        let (tx, seq) = self.next_position("audit_entry")?;
+        let (tx, seq) = self.next_position()?;
         self.execute(
-            "INSERT INTO audit_entry (tx, seq, at, tenant, entry) VALUES ($1, $2, $3, $4, $5)",
+            "INSERT INTO audit_entry (tx, seq, at, tenant, entry)
+             VALUES ($1, COALESCE($2, (SELECT COALESCE(MAX(seq), 0) + 1 FROM audit_entry
+                                       WHERE tx = 0)), $3, $4, $5)",
             &params![tx, seq, entry.at, entry.tenant, text],
         )
         .map(drop)
     }
 
     fn append_event(&mut self, change: &Change<'_>, kind: &str, data: &str) -> Result<()> {
-        let (tx, seq) = self.next_position("event")?;
+        let (tx, seq) = self.next_position()?;
         let scope = &change.resource.scope;
         self.execute(
             "INSERT INTO event (tx, seq, id, at, kind, tenant, project, subject, data)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+             VALUES ($1, COALESCE($2, (SELECT COALESCE(MAX(seq), 0) + 1 FROM event
+                                       WHERE tx = 0)), $3, $4, $5, $6, $7, $8, $9)",
             &params![
                 tx,
                 seq,
@@ -94,20 +97,14 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// The next place in a log. A PostgreSQL transaction counts its own rows; SQLite, where all
-    /// transactions share the number 0, continues after the last row of all.
-    fn next_position(&mut self, table: &'static str) -> Result<(i64, i64)> {
-        let tx = match self.position {
-            Some((tx, _)) => tx,
-            None => self.number()?,
+    /// The next place in a log. A PostgreSQL transaction counts its own rows; on SQLite, where all
+    /// transactions share the number 0, the statement itself continues after the last row of all.
+    fn next_position(&mut self) -> Result<(i64, Option<i64>)> {
+        let (tx, last) = match self.position {
+            Some(position) => position,
+            None => (self.number()?, 0),
         };
-        let seq = if tx == 0 {
-            let last = format!("SELECT COALESCE(MAX(seq), 0) AS last FROM {table} WHERE tx = 0");
-            self.query_one(&last, &[])?.get::<i64>("last")? + 1
-        } else {
-            self.position.map_or(0, |(_, seq)| seq) + 1
-        };
-        self.position = Some((tx, seq));
-        Ok((tx, seq))
+        self.position = Some((tx, last + 1));
+        Ok((tx, (tx != 0).then_some(last + 1)))
     }
 }

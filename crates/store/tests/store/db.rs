@@ -50,6 +50,27 @@ async fn values_come_back_as_they_went_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_statement_takes_many_rows_or_none() {
+    each(|db| async move {
+        prepare(&db).await;
+        // More than are under way at once, and with the placeholders out of order.
+        let sql = "INSERT INTO thing (name, id) VALUES ($2, $1)";
+        let row = |id: i64| params![id, format!("thing {id}")];
+        let changed = db.write(move |tx| tx.execute_many(sql, (0..1000).map(row))).await.unwrap();
+        assert_eq!((changed, count(&db).await), (1000, 1000));
+        let nothing = db.write(move |tx| tx.execute_many(sql, (0..0).map(row))).await.unwrap();
+        assert_eq!(nothing, 0);
+
+        let taken = db.write(move |tx| tx.execute_many(sql, (2000..2100).chain(7..300).map(row)));
+        assert_eq!(taken.await.unwrap_err().code(), &code::ALREADY_EXISTS);
+        let short = db.write(move |tx| tx.execute_many(sql, [params![3000]].iter()));
+        assert!(short.await.is_err(), "a row with a value too few");
+        assert_eq!(count(&db).await, 1000);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_failed_write_leaves_nothing_and_harms_nobody() {
     each(|db| async move {
         prepare(&db).await;

@@ -3,6 +3,7 @@
 //! Must hold: WAL with `synchronous=FULL`, so the commit that acknowledges a write has been
 //! fsynced; readers work on snapshots and neither wait for the writer nor hold it up.
 
+mod bind;
 mod reader;
 mod writer;
 
@@ -12,19 +13,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use falaj_base::{Clock, Error, Result, code};
-use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, ErrorCode, OpenFlags, ToSql, ffi};
+use rusqlite::config::DbConfig;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
 use super::config::{DatabaseConfig, Durability};
 use super::dialect;
 use super::value::{Row, Value};
 use crate::record::ReplyKey;
+use bind::Slots;
 
 pub(super) use reader::Readers;
 pub(super) use writer::Writer;
 
 /// Prepared statements kept per connection.
 const STATEMENT_CACHE: usize = 256;
+/// Pages in the write-ahead log before they are moved into the database file: 16 MiB. A page that
+/// many commits touch is moved once for all of them, and each move costs two more fsyncs.
+const CHECKPOINT_PAGES: usize = 4096;
 
 pub(super) struct Sqlite {
     pub(super) writer: Writer,
@@ -101,18 +107,37 @@ fn connect(path: &Path, durability: Durability) -> Result<Connection> {
              PRAGMA foreign_keys = ON;
              PRAGMA busy_timeout = 5000;
              PRAGMA cache_size = -8192;
+             PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
              PRAGMA temp_store = MEMORY;
              PRAGMA secure_delete = ON;"
         ))
         .map_err(translate)?;
+    // A plan does not depend on what is bound. Otherwise a statement with `LIMIT $1` is compiled
+    // anew at each use, at several times the cost of running it.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(translate)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
     Ok(connection)
 }
 
 pub(super) fn execute(connection: &Connection, sql: &str, params: &[Value]) -> Result<u64> {
     let mut statement = connection.prepare_cached(sql).map_err(translate)?;
-    bind(&mut statement, params)?;
+    Slots::of(&statement)?.bind(&mut statement, params)?;
     statement.raw_execute().map(|changed| changed as u64).map_err(translate)
+}
+
+pub(super) fn execute_many(
+    connection: &Connection,
+    sql: &str,
+    rows: impl Iterator<Item = impl AsRef<[Value]>>,
+) -> Result<u64> {
+    let mut statement = connection.prepare_cached(sql).map_err(translate)?;
+    let slots = Slots::of(&statement)?;
+    let mut changed = 0;
+    for row in rows {
+        slots.bind(&mut statement, row.as_ref())?;
+        changed += statement.raw_execute().map_err(translate)? as u64;
+    }
+    Ok(changed)
 }
 
 pub(super) fn query(connection: &Connection, sql: &str, params: &[Value]) -> Result<Vec<Row>> {
@@ -132,7 +157,7 @@ pub(super) fn scan(
 ) -> Result<()> {
     let mut statement = connection.prepare_cached(sql).map_err(translate)?;
     let columns: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
-    bind(&mut statement, params)?;
+    Slots::of(&statement)?.bind(&mut statement, params)?;
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next().map_err(translate)? {
         let values = (0..columns.len())
@@ -143,39 +168,14 @@ pub(super) fn scan(
     Ok(())
 }
 
+/// Begins or ends a transaction or a part of one: often, so not compiled each time.
+fn control(connection: &Connection, verb: &str) -> Result<()> {
+    let mut statement = connection.prepare_cached(verb).map_err(translate)?;
+    statement.raw_execute().map(drop).map_err(translate)
+}
+
 pub(super) fn execute_ddl(connection: &Connection, sql: &str) -> Result<()> {
     connection.execute_batch(&dialect::sqlite_ddl(sql)).map_err(translate)
-}
-
-/// Binds by number: SQLite takes `$2` for a *name*, whose index depends on where it first stands.
-fn bind(statement: &mut rusqlite::Statement<'_>, params: &[Value]) -> Result<()> {
-    let count = statement.parameter_count();
-    if count != params.len() {
-        let text = format!("the statement has {count} parameters, {} were given", params.len());
-        return Err(Error::internal(text));
-    }
-    for slot in 1..=count {
-        let name = statement.parameter_name(slot).unwrap_or_default();
-        let number = name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok());
-        let value = number.and_then(|number| params.get(number.wrapping_sub(1)));
-        let Some(value) = value else {
-            return Err(Error::internal(format!("the statement has no value for {name:?}")));
-        };
-        statement.raw_bind_parameter(slot, value).map_err(translate)?;
-    }
-    Ok(())
-}
-
-impl ToSql for Value {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match self {
-            Self::Null => ValueRef::Null,
-            Self::Int(value) => ValueRef::Integer(*value),
-            Self::Real(value) => ValueRef::Real(*value),
-            Self::Text(value) => ValueRef::Text(value.as_bytes()),
-            Self::Blob(value) => ValueRef::Blob(value),
-        }))
-    }
 }
 
 fn read(value: ValueRef<'_>) -> Value {

@@ -7,7 +7,7 @@ use falaj_base::{Clock, Error, Result, code};
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::translate;
+use super::control;
 use crate::db::tx::{Engine, Tx};
 
 /// How long a read may wait for a free connection.
@@ -46,7 +46,7 @@ impl Readers {
             .ok_or_else(|| Error::internal("a reader permit without a reader"))?;
         let borrowed = Borrowed { readers: self, connection: Some(connection) };
         let connection = borrowed.get()?;
-        connection.execute_batch("BEGIN DEFERRED").map_err(translate)?;
+        control(connection, "BEGIN DEFERRED")?;
         work(&mut Tx::new(Engine::Sqlite(connection), clock, None))
     }
 }
@@ -67,7 +67,7 @@ impl Drop for Borrowed<'_> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             // A reader never commits: whatever its transaction tried to write is undone here.
-            let _ = connection.execute_batch("ROLLBACK");
+            let _ = control(&connection, "ROLLBACK");
             self.readers.free.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         }
     }

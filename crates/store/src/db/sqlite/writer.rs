@@ -1,27 +1,34 @@
 //! Group commit: writes that arrive while an fsync runs share the next one.
 //!
 //! One thread owns the writing connection. It takes the first waiting job, opens a transaction,
-//! runs the job and whatever else waits by then (each inside its own savepoint), commits once, and
-//! only then tells each caller its own result. A job that fails is rolled back to its savepoint
-//! and harms nobody; a commit that fails fails every job in it, and nothing of them remains.
+//! runs the job and whatever else waits by then (each further one inside its own savepoint), commits
+//! once, and only then tells each caller its own result. A job that fails is undone and harms
+//! nobody; a commit that fails fails every job in it, and nothing of them remains.
+//!
+//! Callers that shared one commit tend to come back together. The thread gives them a moment for
+//! that: at most as long as the commit took, and none at all to a caller that was alone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use falaj_base::{Clock, Error, Result, code};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use super::translate;
+use super::control;
 use crate::db::config::DatabaseConfig;
 use crate::db::tx::{Engine, Tx};
 use crate::record::ReplyKey;
 
 /// How long a write may wait for a place in the queue.
 const QUEUE_WAIT: Duration = Duration::from_secs(5);
+
+/// The longest and the shortest pause for callers to come back.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1);
+const STEP: Duration = Duration::from_micros(50);
 
 /// A caller's work, with its type erased: run inside the shared transaction, answered after it.
 trait Job: Send {
@@ -125,49 +132,94 @@ struct Thread {
     counters: Arc<Counters>,
 }
 
+/// How the last commit went.
+struct Shared {
+    jobs: usize,
+    /// Those who came while it ran.
+    waiting: usize,
+    took: Duration,
+}
+
 impl Thread {
     fn run(self, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
         while let Some(first) = jobs.blocking_recv() {
-            self.commit_together(first, &mut jobs);
+            let shared = self.commit_together(first, &mut jobs);
+            self.gather(shared, &jobs);
         }
     }
 
-    fn commit_together(&self, first: Box<dyn Job>, jobs: &mut mpsc::Receiver<Box<dyn Job>>) {
+    /// Waits until those who shared the last commit are back, if that takes no longer than it took.
+    fn gather(&self, shared: Shared, jobs: &mpsc::Receiver<Box<dyn Job>>) {
+        if shared.jobs < 2 {
+            return;
+        }
+        let expected = self.batch.min(shared.jobs + shared.waiting);
+        let end = Instant::now() + shared.took.min(LONGEST_PAUSE);
+        while jobs.len() < expected && Instant::now() < end {
+            thread::sleep(STEP);
+        }
+    }
+
+    fn commit_together(
+        &self,
+        first: Box<dyn Job>,
+        jobs: &mut mpsc::Receiver<Box<dyn Job>>,
+    ) -> Shared {
         let mut done = Vec::new();
-        let begun = self.connection.execute_batch("BEGIN IMMEDIATE").map_err(translate);
+        let begun = self.begin();
         let mut next = Some(first);
         while let Some(mut job) = next {
             // Not in a transaction any more: it could not begin, or a full disk made SQLite roll
             // it all back. Nothing may run then, lest it commit on its own.
             if !self.connection.is_autocommit() {
-                self.run_in_savepoint(job.as_mut());
+                if done.is_empty() {
+                    self.run_first(job.as_mut());
+                } else {
+                    self.run_in_savepoint(job.as_mut());
+                }
             }
             done.push(job);
             next = if done.len() < self.batch { jobs.try_recv().ok() } else { None };
         }
+        let since = Instant::now();
         let committed = begun.and_then(|()| self.commit());
+        let shared = Shared { jobs: done.len(), waiting: jobs.len(), took: since.elapsed() };
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         self.counters.writes.fetch_add(done.len() as u64, Ordering::Relaxed);
         for job in done {
             job.answer(copy(&committed));
         }
+        shared
     }
 
-    /// Runs one job so that its failure, or its panic, undoes that job alone.
+    fn begin(&self) -> Result<()> {
+        control(&self.connection, "BEGIN IMMEDIATE")
+    }
+
+    /// Runs the first job of a transaction: to undo it is to begin again, so it needs no savepoint.
+    fn run_first(&self, job: &mut dyn Job) {
+        if !self.run_contained(job) && !self.connection.is_autocommit() {
+            // If it cannot begin again, nothing more runs, and the commit will tell.
+            let _ = control(&self.connection, "ROLLBACK").and_then(|()| self.begin());
+        }
+    }
+
+    /// Runs a further job so that its failure, or its panic, undoes that job alone.
     fn run_in_savepoint(&self, job: &mut dyn Job) {
-        let savepoint = |verb: &str| {
-            self.connection.prepare_cached(verb).and_then(|mut statement| statement.execute([]))
-        };
-        if savepoint("SAVEPOINT job").is_err() {
+        if control(&self.connection, "SAVEPOINT job").is_err() {
             return;
         }
-        let mut tx = Tx::new(Engine::Sqlite(&self.connection), &self.clock, self.replies.get());
-        let keep = catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false);
         // These fail only when SQLite has rolled everything back already: the commit will tell.
-        if !keep {
-            let _ = savepoint("ROLLBACK TO job");
+        if !self.run_contained(job) {
+            let _ = control(&self.connection, "ROLLBACK TO job");
         }
-        let _ = savepoint("RELEASE job");
+        let _ = control(&self.connection, "RELEASE job");
+    }
+
+    /// Whether the job ran to its end and is to be kept.
+    fn run_contained(&self, job: &mut dyn Job) -> bool {
+        let mut tx = Tx::new(Engine::Sqlite(&self.connection), &self.clock, self.replies.get());
+        catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false)
     }
 
     fn commit(&self) -> Result<()> {
@@ -177,9 +229,9 @@ impl Thread {
                 "the metadata store could not be written; free disk space and try again",
             ));
         }
-        let committed = self.connection.execute_batch("COMMIT").map_err(translate);
+        let committed = control(&self.connection, "COMMIT");
         if committed.is_err() && !self.connection.is_autocommit() {
-            let _ = self.connection.execute_batch("ROLLBACK");
+            let _ = control(&self.connection, "ROLLBACK");
         }
         committed
     }
