@@ -61,7 +61,9 @@ pub fn translate(response: Response) -> Response {
     let body = Json(Failure { error_code, message: told.message }).into_response();
     parts.status = status;
     parts.headers.remove(header::CONTENT_LENGTH);
-    parts.headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    parts
+        .headers
+        .insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
     Response::from_parts(parts, body.into_body())
 }
 

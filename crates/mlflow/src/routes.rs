@@ -62,8 +62,13 @@ impl<S: Send + Sync + 'static> Api<S> {
         F: Future<Output = Result<R>> + Send,
     {
         let handler = self.answer(MethodFilter::GET, handler);
-        self.routes =
-            self.routes.described::<(), Q, (), Ok200<R>>(Method::GET, path, action, summary, handler);
+        self.routes = self.routes.described::<(), Q, (), Ok200<R>>(
+            Method::GET,
+            path,
+            action,
+            summary,
+            handler,
+        );
         self
     }
 
@@ -228,4 +233,3 @@ fn reply<R: Serialize>(result: Result<R>) -> Response {
         Err(error) => problem_response(&error),
     }
 }
-

@@ -112,7 +112,7 @@ visitors! {
 
 struct IntVisitor;
 
-impl<'de> Visitor<'de> for IntVisitor {
+impl Visitor<'_> for IntVisitor {
     type Value = Option<i64>;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a whole number")
@@ -143,7 +143,7 @@ impl<'de> Visitor<'de> for IntVisitor {
 
 struct DoubleVisitor;
 
-impl<'de> Visitor<'de> for DoubleVisitor {
+impl Visitor<'_> for DoubleVisitor {
     type Value = Option<f64>;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a number, \"NaN\", \"Infinity\" or \"-Infinity\"")
@@ -171,10 +171,9 @@ impl<'de> Visitor<'de> for DoubleVisitor {
             "Infinity" => Ok(Some(f64::INFINITY)),
             "-Infinity" => Ok(Some(f64::NEG_INFINITY)),
             // `inf` and `nan` are numbers to Rust's parser, but not to JSON.
-            _ if text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b)) => text
-                .parse()
-                .map(Some)
-                .map_err(|_| E::invalid_value(Unexpected::Str(text), &self)),
+            _ if text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b)) => {
+                text.parse().map(Some).map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
+            }
             _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
         }
     }
@@ -182,7 +181,7 @@ impl<'de> Visitor<'de> for DoubleVisitor {
 
 struct FlagVisitor;
 
-impl<'de> Visitor<'de> for FlagVisitor {
+impl Visitor<'_> for FlagVisitor {
     type Value = Option<bool>;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("true or false")

@@ -1,5 +1,7 @@
 //! Tags of models and versions, and texts that people write.
 
+use std::collections::BTreeMap;
+
 use falaj_base::Result;
 use falaj_mlflow::error::{invalid, refused};
 use falaj_mlflow::names::{MAX_KEY, check_key};
@@ -19,7 +21,7 @@ impl RegistryConfig {
             let why = format!("a request has at most {} tags", self.max_tags);
             return Err(invalid("tags", &json!(tags.len()), &why));
         }
-        let mut checked: std::collections::BTreeMap<String, String> = Default::default();
+        let mut checked = BTreeMap::new();
         for (key, value) in tags {
             self.check_tag(&key, &value)?;
             checked.insert(key, value);

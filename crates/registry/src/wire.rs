@@ -64,7 +64,8 @@ pub(crate) struct ModelShape {
 
 impl From<Model> for ModelShape {
     fn from(model: Model) -> Self {
-        let alias = |(alias, version): (String, i64)| AliasShape { alias, version: version.to_string() };
+        let alias =
+            |(alias, version): (String, i64)| AliasShape { alias, version: version.to_string() };
         Self {
             name: model.name,
             creation_timestamp: model.created_at,

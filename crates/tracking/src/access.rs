@@ -88,9 +88,9 @@ pub(crate) async fn allowed(
     resource: &Resource,
     not_there: impl Fn() -> Error,
 ) -> Result<()> {
-    ctx.authorize(action, resource).await.map_err(|refused| {
-        if *refused.code() == code::NOT_FOUND { not_there() } else { refused }
-    })
+    ctx.authorize(action, resource)
+        .await
+        .map_err(|refused| if *refused.code() == code::NOT_FOUND { not_there() } else { refused })
 }
 
 pub(crate) fn no_experiment(id: impl std::fmt::Display) -> Error {

@@ -35,9 +35,4 @@ impl Homes {
         }
         known.insert(run, address);
     }
-
-    /// A purged run is gone: its id must read like one that never was.
-    pub(crate) fn forget(&self, run: RunId) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&run);
-    }
 }

@@ -8,6 +8,7 @@
 
 pub mod range;
 
+use std::fmt::Write as _;
 use std::ops::Range;
 
 use axum::body::Body;
@@ -121,7 +122,8 @@ fn attachment(name: &str) -> String {
         if plain(byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            // Writing to a text cannot fail.
+            let _ = write!(encoded, "%{byte:02X}");
         }
     }
     format!("attachment; filename*=UTF-8''{encoded}")

@@ -11,8 +11,8 @@
 //!
 //! Not here: sockets, TLS, limits and authentication (`server`).
 
-pub mod download;
 mod connection;
+pub mod download;
 mod gate;
 mod input;
 mod module;

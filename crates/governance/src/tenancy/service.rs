@@ -74,10 +74,9 @@ impl Tenancy {
     /// The project with this id, if the caller may see it: likewise.
     pub async fn project_by_id(&self, ctx: &Ctx, id: ProjectId) -> Result<Project> {
         let found = self.db.read(move |tx| store::find_project_by_id(tx, id)).await?;
-        let resource = found.as_ref().map_or_else(
-            || Resource::absent("project", id, Scope::Platform),
-            Project::resource,
-        );
+        let resource = found
+            .as_ref()
+            .map_or_else(|| Resource::absent("project", id, Scope::Platform), Project::resource);
         see(ctx, &PROJECT_READ, &resource, found).await
     }
 

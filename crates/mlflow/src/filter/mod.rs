@@ -9,7 +9,8 @@
 //! - ``metrics.`acc.min` `` is the latest value of the metric named `acc.min`.
 //! - `metrics.acc.min` is MLflow's way to write the second, so it stays that wherever such a metric
 //!   exists, and is the first otherwise. The tree says [`Aggregate::Undecided`] until a search, which
-//!   knows the names, calls [`Expr::decide`].
+//!   knows the names, calls [`Expr::decide`] and [`Field::decide`]. In an ordering with a direction,
+//!   ``metrics.`acc`.min DESC``, MLflow takes off the quotes first, so the same holds of that.
 //!
 //! A comparison is true only of what is there: `params.x != 'a'` does not match a row without `x`.
 //! `NOT` is plain negation, so `NOT params.x = 'a'` does match it.

@@ -1,6 +1,7 @@
 //! Orderings: `metrics.acc DESC`. Spaces may stand between the field and its direction, and nowhere
 //! else: the original refuses them at either end.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use falaj_base::{Error, Result};
@@ -10,6 +11,7 @@ use super::error::{echo, refuse, set};
 use super::lex::{self, Kind};
 use super::name::Name;
 use super::schema::{Entity, LOGGED_MODELS, Schema, Style, Use};
+use super::syntax::{inside, is_quoted};
 use super::{MAX_ORDER_CLAUSES, MAX_TEXT};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -52,11 +54,11 @@ fn parse_clause(text: &str, schema: &Schema) -> Result<OrderBy> {
     let tokens = lex::tokens(text).map_err(|_| unreadable())?;
     let ends_here = |token: &lex::Token<'_>| token.at + token.text.len() == text.len();
     let (name, ascending) = match tokens.as_slice() {
-        [name] if name.kind == Kind::Name && ends_here(name) => (name.text, true),
+        [name] if name.kind == Kind::Name && ends_here(name) => (Cow::Borrowed(name.text), true),
         [name, way] if name.kind == Kind::Name && way.kind == Kind::Name && ends_here(way) => {
             match way.text {
-                word if word.eq_ignore_ascii_case("asc") => (name.text, true),
-                word if word.eq_ignore_ascii_case("desc") => (name.text, false),
+                word if word.eq_ignore_ascii_case("asc") => (unquoted(name.text), true),
+                word if word.eq_ignore_ascii_case("desc") => (unquoted(name.text), false),
                 _ if name.text == "timestamp" => return Err(unreadable()),
                 _ => {
                     return Err(refuse(format!(
@@ -68,7 +70,30 @@ fn parse_clause(text: &str, schema: &Schema) -> Result<OrderBy> {
         }
         _ => return Err(unreadable()),
     };
-    Ok(OrderBy { field: field(name, schema)?, ascending })
+    Ok(OrderBy { field: field(&name, schema)?, ascending })
+}
+
+/// The original takes quotes off as a shell does, wherever they stand, but only before a direction:
+/// ``metrics.`a`.b DESC`` orders by `a.b`. A key that is quoted whole keeps its quotes here, which
+/// comes to the same and still says that the key is meant literally.
+fn unquoted(name: &str) -> Cow<'_, str> {
+    const QUOTES: [char; 3] = ['`', '"', '\''];
+    let (entity, key) = name.split_once('.').unwrap_or(("", name));
+    let whole = key.starts_with(QUOTES) && is_quoted(key, key.chars().next().unwrap_or_default());
+    let key = if whole { inside(key) } else { key };
+    if !entity.contains(QUOTES) && !key.contains(QUOTES) {
+        return name.into();
+    }
+    let mut plain = String::with_capacity(name.len());
+    let mut open = None;
+    for c in name.chars() {
+        match open {
+            Some(quote) if quote == c => open = None,
+            None if QUOTES.contains(&c) => open = Some(c),
+            _ => plain.push(c),
+        }
+    }
+    plain.into()
 }
 
 fn field(text: &str, schema: &Schema) -> Result<Field> {

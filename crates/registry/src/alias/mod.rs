@@ -1,5 +1,6 @@
 //! Aliases: names that point at a version and can be moved to another, each move on record.
 
+#[allow(clippy::module_inception, reason = "the noun of this folder")]
 mod alias;
 pub(crate) mod http;
 mod service;

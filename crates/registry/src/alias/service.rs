@@ -123,7 +123,8 @@ impl Registry {
         let (project, wanted) = (project.id, name.to_owned());
         self.db()
             .read(move |tx| {
-                let model = models::id_of(tx, project, &wanted)?.ok_or_else(|| no_model(&wanted))?;
+                let model =
+                    models::id_of(tx, project, &wanted)?.ok_or_else(|| no_model(&wanted))?;
                 let number = if alias.eq_ignore_ascii_case(LATEST) {
                     versions::newest(tx, model, None)?.ok_or_else(|| {
                         let text = format!("Latest version not found for model {wanted}.");
@@ -156,7 +157,8 @@ fn move_alias(
         None => store::delete(tx, model.id, alias)?,
     }
     let text = |number: Option<i64>| number.map(|number| number.to_string());
-    let made = Move { kind: Kind::Alias, subject: alias.to_owned(), old: text(old), new: text(new) };
+    let made =
+        Move { kind: Kind::Alias, subject: alias.to_owned(), old: text(old), new: text(new) };
     history::append(tx, project, model.id, act, &made)
 }
 

@@ -5,5 +5,5 @@ pub(crate) mod http;
 mod service;
 pub(crate) mod store;
 
-pub use entry::{Entry, Kind};
 pub(crate) use entry::Move;
+pub use entry::{Entry, Kind};

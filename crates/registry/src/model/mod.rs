@@ -8,8 +8,8 @@ pub(crate) mod search;
 mod service;
 pub(crate) mod store;
 
-pub use model::Model;
 pub(crate) use id::RegisteredId;
+pub use model::Model;
 pub(crate) use model::check_name;
 pub use search::ModelSearch;
 pub use service::NewModel;

@@ -57,10 +57,13 @@ impl Registry {
         });
         found.sort_by(|a, b| compare(a, b, &order));
         let end = start.saturating_add(search.limit);
-        let next = (found.len() > end).then(|| page::encode(&Offset { offset: end })).transpose()?;
+        let next =
+            (found.len() > end).then(|| page::encode(&Offset { offset: end })).transpose()?;
         let mut page: Vec<Model> = found.into_iter().skip(start).take(search.limit).collect();
         let read = move |tx: &mut falaj_store::db::Tx<'_>| {
-            page.iter_mut().for_each(|model| model.tags.clear());
+            for model in &mut page {
+                model.tags.clear();
+            }
             store::complete(tx, &mut page)?;
             Ok(page)
         };

@@ -118,7 +118,8 @@ impl Registry {
                     return Err(taken(&new_name, false, false));
                 }
                 store::rename(tx, old.id, &new_name, now)?;
-                let new = store::find(tx, project, &new_name)?.ok_or_else(|| no_model(&new_name))?;
+                let new =
+                    store::find(tx, project, &new_name)?.ok_or_else(|| no_model(&new_name))?;
                 let data = json!({ "name": new_name, "old_name": name });
                 let change = Change::new(&MODEL_WRITE, &old_resource)
                     .event("model.renamed", &data)

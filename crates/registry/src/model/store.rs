@@ -185,15 +185,11 @@ pub(crate) fn placeholders<V: Into<Value>>(
     values: &mut Vec<Value>,
     more: impl Iterator<Item = V>,
 ) -> String {
-    let mut list = String::new();
-    for value in more {
+    let place = |value: V| {
         values.push(value.into());
-        if !list.is_empty() {
-            list.push_str(", ");
-        }
-        list.push_str(&format!("${}", values.len()));
-    }
-    list
+        format!("${}", values.len())
+    };
+    more.map(place).collect::<Vec<_>>().join(", ")
 }
 
 fn read(row: &Row) -> Result<Model> {

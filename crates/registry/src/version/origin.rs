@@ -45,8 +45,8 @@ impl Registry {
         let (run, model) = (given(&new.run_id), given(&new.model_id));
         match (Source::parse(&new.source)?, model) {
             (Source::Version { name, which }, _) => self.copied(call, new, &name, which).await,
-            (source, Some(model)) => self.from_model(call, new, source, run, &model).await,
-            (source, None) => self.from_run(call, new, source, run).await,
+            (source, Some(model)) => self.of_model(call, new, source, run, &model).await,
+            (source, None) => self.of_run(call, new, source, run).await,
         }
     }
 
@@ -97,7 +97,7 @@ impl Registry {
     }
 
     /// A version made from a logged model, which is found and readable, wherever its files are.
-    async fn from_model(
+    async fn of_model(
         &self,
         call: &Call,
         new: &NewVersion,
@@ -140,7 +140,7 @@ impl Registry {
         })
     }
 
-    async fn from_run(
+    async fn of_run(
         &self,
         call: &Call,
         new: &NewVersion,

@@ -74,10 +74,13 @@ impl Registry {
         });
         found.sort_by(|a, b| compare(a, b, &order));
         let end = start.saturating_add(search.limit);
-        let next = (found.len() > end).then(|| page::encode(&Offset { offset: end })).transpose()?;
+        let next =
+            (found.len() > end).then(|| page::encode(&Offset { offset: end })).transpose()?;
         let mut page: Vec<Version> = found.into_iter().skip(start).take(search.limit).collect();
         let read = move |tx: &mut Tx<'_>| {
-            page.iter_mut().for_each(|version| version.tags.clear());
+            for version in &mut page {
+                version.tags.clear();
+            }
             store::complete(tx, &mut page)?;
             Ok(page)
         };

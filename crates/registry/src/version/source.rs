@@ -181,16 +181,9 @@ fn decoded(text: &str) -> String {
             let hex = bytes.get(at + 1..at + 3).filter(|_| *byte == b'%');
             let hex = hex.and_then(|hex| std::str::from_utf8(hex).ok());
             let hex = hex.filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()));
-            match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-                Some(value) => {
-                    plain.push(value);
-                    at += 3;
-                }
-                None => {
-                    plain.push(*byte);
-                    at += 1;
-                }
-            }
+            let value = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+            plain.push(value.unwrap_or(*byte));
+            at += if value.is_some() { 3 } else { 1 };
         }
         let next = String::from_utf8_lossy(&plain).into_owned();
         if next.len() >= text.len() {

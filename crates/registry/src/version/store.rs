@@ -9,6 +9,7 @@ use super::stage::Stage;
 use super::version::Version;
 use crate::model::RegisteredId;
 use crate::model::store::placeholders;
+use crate::tag::Tags;
 
 const COLUMNS: &str = "v.model, m.name, v.version, v.description, v.stage, v.source, v.location,
     v.files, v.run_id, v.run_link, v.logged_model, v.created_by, v.created_at, v.updated_at";
@@ -69,14 +70,14 @@ pub(super) struct Narrowed {
 impl Narrowed {
     fn condition(&self, project: ProjectId) -> (String, Vec<Value>) {
         let mut values = vec![Value::from(project)];
-        let mut condition = "m.project = $1".to_owned();
+        let mut conditions = vec!["m.project = $1".to_owned()];
         for (column, list) in [("m.name", &self.names), ("v.run_id", &self.runs)] {
             if let Some(list) = list {
                 let list = placeholders(&mut values, list.iter());
-                condition.push_str(&format!(" AND {column} IN ({list})"));
+                conditions.push(format!("{column} IN ({list})"));
             }
         }
-        (condition, values)
+        (conditions.join(" AND "), values)
     }
 }
 
@@ -105,7 +106,7 @@ pub(super) fn tags_named(
     project: ProjectId,
     narrowed: &Narrowed,
     keys: &[String],
-) -> Result<HashMap<(RegisteredId, i64), Vec<(String, String)>>> {
+) -> Result<HashMap<(RegisteredId, i64), Tags>> {
     let (condition, mut values) = narrowed.condition(project);
     let list = placeholders(&mut values, keys.iter());
     let sql = format!(
@@ -113,7 +114,7 @@ pub(super) fn tags_named(
          JOIN model_version v ON v.model = t.model AND v.version = t.version
          JOIN registered_model m ON m.id = t.model WHERE {condition} AND t.key IN ({list})"
     );
-    let mut tags: HashMap<(RegisteredId, i64), Vec<(String, String)>> = HashMap::new();
+    let mut tags: HashMap<(RegisteredId, i64), Tags> = HashMap::new();
     tx.scan(&sql, &values, |row| {
         let of = (row.get("model")?, row.get("version")?);
         tags.entry(of).or_default().push((row.get("key")?, row.get("value")?));
@@ -128,7 +129,9 @@ pub(crate) fn complete(tx: &mut Tx<'_>, versions: &mut [Version]) -> Result<()> 
     each_range(tx, versions, "alias, '' AS value", "model_alias", |version, alias, _| {
         version.aliases.push(alias);
     })?;
-    versions.iter_mut().for_each(|version| version.aliases.sort_unstable());
+    for version in versions {
+        version.aliases.sort_unstable();
+    }
     Ok(())
 }
 
@@ -136,7 +139,9 @@ fn add_tags(tx: &mut Tx<'_>, versions: &mut [Version]) -> Result<()> {
     each_range(tx, versions, "key AS alias, value", "model_version_tag", |version, key, value| {
         version.tags.push((key, value));
     })?;
-    versions.iter_mut().for_each(|version| version.tags.sort_unstable());
+    for version in versions {
+        version.tags.sort_unstable();
+    }
     Ok(())
 }
 
@@ -206,10 +211,8 @@ pub(crate) fn insert(tx: &mut Tx<'_>, version: &Version) -> Result<()> {
             version.updated_at,
         ],
     )?;
-    let tags = version.tags.iter();
-    tags.clone().try_for_each(|(key, value)| {
-        set_tag(tx, (version.model, version.number), key, value)
-    })
+    let of = (version.model, version.number);
+    version.tags.iter().try_for_each(|(key, value)| set_tag(tx, of, key, value))
 }
 
 pub(crate) fn describe(

@@ -1,4 +1,4 @@
-//! Bills of materials against the official CycloneDX schema, as `cyclonedx-python-lib` ships it.
+//! Bills of materials against the official `CycloneDX` schema, as `cyclonedx-python-lib` ships it.
 
 use std::fs;
 use std::process::Command;

@@ -33,11 +33,31 @@ fn routes(name: &str) -> Vec<(Method, String, Value, &'static str)> {
         (Method::DELETE, format!("{rm}/delete-tag"), body(json!({"key": "k"})), "model:write"),
         (Method::POST, format!("{mv}/create"), body(json!({"source": "s3://b"})), "model:write"),
         (Method::PATCH, format!("{mv}/update"), body(json!({"version": "1"})), "model:write"),
-        (Method::POST, format!("{mv}/set-tag"), body(json!({"version": "1", "key": "k"})), "model:write"),
-        (Method::DELETE, format!("{mv}/delete-tag"), body(json!({"version": "1", "key": "k"})), "model:write"),
-        (Method::POST, format!("{rm}/alias"), body(json!({"version": "1", "alias": "x"})), "model:promote"),
+        (
+            Method::POST,
+            format!("{mv}/set-tag"),
+            body(json!({"version": "1", "key": "k"})),
+            "model:write",
+        ),
+        (
+            Method::DELETE,
+            format!("{mv}/delete-tag"),
+            body(json!({"version": "1", "key": "k"})),
+            "model:write",
+        ),
+        (
+            Method::POST,
+            format!("{rm}/alias"),
+            body(json!({"version": "1", "alias": "x"})),
+            "model:promote",
+        ),
         (Method::DELETE, format!("{rm}/alias"), body(json!({"alias": "x"})), "model:promote"),
-        (Method::POST, format!("{mv}/transition-stage"), body(json!({"version": "1", "stage": "None"})), "model:promote"),
+        (
+            Method::POST,
+            format!("{mv}/transition-stage"),
+            body(json!({"version": "1", "stage": "None"})),
+            "model:promote",
+        ),
         (Method::POST, format!("{native}/aliases/x/rollback"), Value::Null, "model:promote"),
         (Method::DELETE, format!("{mv}/delete"), body(json!({"version": "1"})), "model:delete"),
         (Method::DELETE, format!("{rm}/delete"), body(json!({})), "model:delete"),
@@ -65,11 +85,13 @@ async fn not_there_and_not_yours_read_alike() {
             let (status, said) = answer(reply).await;
             let mine = plain(status, &said, "hidden");
             assert_eq!(status, 404, "{method} {there}: {said}");
-            let reply = world.ask(Ctx::system("t"), "default", method.clone(), &absent, &nobody).await;
+            let reply =
+                world.ask(Ctx::system("t"), "default", method.clone(), &absent, &nobody).await;
             let (status, said) = answer(reply).await;
             assert_eq!(plain(status, &said, "nobody"), mine, "{method} {there}");
             if !there.starts_with("/v1/") {
-                let reply = world.ask(Ctx::system("t"), "other", method.clone(), &there, &body).await;
+                let reply =
+                    world.ask(Ctx::system("t"), "other", method.clone(), &there, &body).await;
                 let (status, said) = answer(reply).await;
                 assert_eq!(plain(status, &said, "hidden"), mine, "{method} {there} elsewhere");
             }
@@ -104,7 +126,8 @@ async fn every_change_is_on_record_once() {
         // It comes first and would take the name away from the others.
         writes.retain(|(_, path, _, _)| !path.ends_with("/rename"));
         for (method, path, body, action) in writes {
-            let entries = |audit: &[Value]| audit.iter().filter(|one| one["action"] == action).count();
+            let entries =
+                |audit: &[Value]| audit.iter().filter(|one| one["action"] == action).count();
             let before = entries(&world.audit().await);
             let reply = world.ask(Ctx::system("t"), "default", method.clone(), &path, &body).await;
             ok(answer(reply).await);

@@ -39,7 +39,8 @@ async fn an_alias_is_set_shown_moved_and_deleted() {
         let version = ok(world.get("/model-versions/get?name=a&version=1").await);
         assert_eq!(version["model_version"]["aliases"], json!(["champion", "Ünï"]));
         let model = ok(world.get("/registered-models/get?name=a").await);
-        let shown = json!([{"alias": "champion", "version": "1"}, {"alias": "Ünï", "version": "1"}]);
+        let shown =
+            json!([{"alias": "champion", "version": "1"}, {"alias": "Ünï", "version": "1"}]);
         assert_eq!(model["registered_model"]["aliases"], shown);
         ok(set(&world, "champion", "2").await);
         assert_eq!(points_at(&world, "champion").await.as_deref(), Some("2"));
@@ -91,15 +92,19 @@ async fn every_move_is_in_the_history_and_can_be_undone() {
         assert_eq!(points_at(&world, "champion").await.as_deref(), Some("1"));
         let history = ok(world.get(HISTORY).await);
         let items = history["items"].as_array().unwrap();
-        let shown: Vec<String> = items.iter().map(|one| {
-            format!("{}: {} -> {}", one["number"], one["from"], one["to"])
-        }).collect();
+        let shown: Vec<String> = items
+            .iter()
+            .map(|one| format!("{}: {} -> {}", one["number"], one["from"], one["to"]))
+            .collect();
         assert_eq!(shown, [r#"3: "2" -> "1""#, r#"2: "1" -> "2""#, r#"1: null -> "1""#]);
         assert!(items.iter().all(|one| one["by_name"] == "tester" && one["kind"] == "alias"));
         let page = ok(world.get(&format!("{HISTORY}?page_size=2")).await);
         let next = page["next_page_token"].as_str().unwrap();
         let rest = ok(world.get(&format!("{HISTORY}?page_size=2&page_token={next}")).await);
-        assert_eq!((page["items"].as_array().unwrap().len(), &rest["items"][0]["number"]), (2, &json!(1)));
+        assert_eq!(
+            (page["items"].as_array().unwrap().len(), &rest["items"][0]["number"]),
+            (2, &json!(1))
+        );
         assert!(rest.get("next_page_token").is_none());
         assert_eq!(world.get(&format!("{HISTORY}?page_token=x")).await.0, 400);
         let moves = world.events().await;

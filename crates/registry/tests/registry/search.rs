@@ -9,11 +9,14 @@ use crate::world::{World, answer, each, ok, refused, without};
 const BAD: &str = "INVALID_PARAMETER_VALUE";
 
 fn query(path: &str, fields: &[(&str, &str)]) -> String {
-    let fields: Vec<String> = fields.iter().map(|(name, value)| {
-        let value = value.replace('%', "%25").replace(' ', "%20").replace('\'', "%27");
-        format!("{name}={}", value.replace('`', "%60").replace('=', "%3D"))
-    }).collect();
-    format!("{path}?{}", fields.join("&"))
+    let escaped = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
+        byte => format!("%{byte:02x}"),
+    };
+    let field = |(name, value): &(&str, &str)| {
+        format!("{name}={}", value.bytes().map(escaped).collect::<String>())
+    };
+    format!("{path}?{}", fields.iter().map(field).collect::<Vec<_>>().join("&"))
 }
 
 async fn models(world: &World, fields: &[(&str, &str)]) -> Vec<String> {
@@ -24,7 +27,10 @@ async fn models(world: &World, fields: &[(&str, &str)]) -> Vec<String> {
 async fn versions(world: &World, fields: &[(&str, &str)]) -> Vec<String> {
     let found = ok(world.get(&query("/model-versions/search", fields)).await);
     let found = found["model_versions"].as_array().cloned().unwrap_or_default();
-    found.iter().map(|v| format!("{}{}", v["name"].as_str().unwrap(), v["version"].as_str().unwrap())).collect()
+    found
+        .iter()
+        .map(|v| format!("{}{}", v["name"].as_str().unwrap(), v["version"].as_str().unwrap()))
+        .collect()
 }
 
 #[tokio::test]
@@ -108,7 +114,9 @@ async fn versions_are_found() {
         assert_eq!(page["model_versions"][0]["tags"], json!([{"key": "run", "value": "r2"}]));
         let next = page["next_page_token"].as_str().unwrap();
         assert_eq!(versions(&world, &[("page_token", next)]).await, ["b1", "a1"]);
-        for (name, value) in [("max_results", "0"), ("max_results", "200001"), ("filter", "x = 'y'")] {
+        for (name, value) in
+            [("max_results", "0"), ("max_results", "200001"), ("filter", "x = 'y'")]
+        {
             let reply = world.get(&query("/model-versions/search", &[(name, value)])).await;
             refused(reply, 400, BAD, "");
         }

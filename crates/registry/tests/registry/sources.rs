@@ -19,11 +19,11 @@ async fn sources_inside_runs() {
         world.model("a").await;
         let (run, uri) = world.run().await;
         let (other, other_uri) = world.run().await;
-        let make = async |source: &str, run: Option<&str>| {
+        let create = async |source: &str, run: Option<&str>| {
             world.post(CREATE, json!({"name": "a", "source": source, "run_id": run})).await
         };
         for source in [format!("{uri}/model"), uri.clone(), format!("runs:/{run}/model")] {
-            let made = ok(make(&source, Some(&run)).await);
+            let made = ok(create(&source, Some(&run)).await);
             assert_eq!(made["model_version"]["source"], source.as_str());
             assert_eq!(made["model_version"]["run_id"], run.as_str());
         }
@@ -37,17 +37,17 @@ async fn sources_inside_runs() {
             ("mlflow-artifacts:/0".to_owned(), Some(run.as_str())),
             (format!("{uri}2"), Some(run.as_str())),
         ] {
-            refused(make(&source, run).await, 400, BAD, outside);
+            refused(create(&source, run).await, 400, BAD, outside);
         }
         let nobody = "0123456789abcdef0123456789abcdef";
-        refused(make(&format!("runs:/{nobody}/m"), Some(nobody)).await, 400, BAD, outside);
-        ok(make("runs:/run_id/model", Some("run_id")).await);
+        refused(create(&format!("runs:/{nobody}/m"), Some(nobody)).await, 400, BAD, outside);
+        ok(create("runs:/run_id/model", Some("run_id")).await);
         for source in ["/etc/passwd", "file:///etc/passwd", "model", "C:\\x"] {
-            refused(make(source, Some(&run)).await, 400, BAD, "To use a local path as a model");
+            refused(create(source, Some(&run)).await, 400, BAD, "To use a local path as a model");
         }
         let climbing = format!("{uri}/%2e%2e/x");
-        refused(make(&climbing, Some(&run)).await, 400, BAD, "an absolute path must be provided");
-        refused(make("", None).await, 400, BAD, "required parameter 'source'");
+        refused(create(&climbing, Some(&run)).await, 400, BAD, "an absolute path must be provided");
+        refused(create("", None).await, 400, BAD, "required parameter 'source'");
         let reply = world.post(CREATE, json!({"name": "zz", "source": "s3://b/x"})).await;
         refused(reply, 404, GONE, "Registered Model with name=zz not found");
     })
@@ -98,7 +98,12 @@ async fn sources_that_are_logged_models() {
         let body = json!({"name": "a", "source": format!("{uri}/sub"), "model_id": model});
         ok(world.post(CREATE, body).await);
         let outside = "The model_id request parameter must identify the resource";
-        refused(world.post(CREATE, json!({"name": "a", "source": source})).await, 400, BAD, outside);
+        refused(
+            world.post(CREATE, json!({"name": "a", "source": source})).await,
+            400,
+            BAD,
+            outside,
+        );
         for wrong in [format!("runs:/{run}/m"), "mlflow-artifacts:/0/x".to_owned()] {
             let body = json!({"name": "a", "source": wrong, "model_id": model});
             refused(world.post(CREATE, body).await, 400, BAD, outside);
@@ -154,7 +159,8 @@ async fn files_of_a_version() {
         let content = json!("flavors: none");
         let reply = world.ask(Ctx::system("test"), "default", Method::PUT, &put, &content).await;
         assert_eq!(reply.status(), 200);
-        for source in [format!("{uri}/model"), format!("runs:/{run}/model"), "s3://b/m".to_owned()] {
+        for source in [format!("{uri}/model"), format!("runs:/{run}/model"), "s3://b/m".to_owned()]
+        {
             ok(world.post(CREATE, json!({"name": "a", "source": source, "run_id": run})).await);
         }
         let get = "/model-versions/get-artifact?name=a";
@@ -179,7 +185,9 @@ async fn files_of_a_version() {
         let reply = world.ask(ctx, "default", Method::GET, &path, &Value::Null).await;
         refused(answer(reply).await, 404, GONE, "(name=a, version=1) not found");
         let reads = world.audit().await;
-        let read = |entry: &&Value| entry["action"] == "model:read" && entry["details"]["path"] != Value::Null;
+        let read = |entry: &&Value| {
+            entry["action"] == "model:read" && entry["details"]["path"] != Value::Null
+        };
         assert_eq!(reads.iter().filter(read).count(), 2, "{reads:?}");
     })
     .await;

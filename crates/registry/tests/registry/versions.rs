@@ -96,16 +96,24 @@ async fn stages_and_the_latest_of_each() {
         refused(stage("1", "None", true).await, 400, BAD, "is not an Active stage");
         refused(stage("9", "None", false).await, 404, GONE, "version=9) not found");
         let history = ok(world.get("/v1/tenants/default/projects/default/models/a/history").await);
-        let moves: Vec<String> = history["items"].as_array().unwrap().iter().map(|one| {
-            format!("{} {}: {} -> {}", one["kind"], one["subject"], one["from"], one["to"])
-        }).collect();
-        assert_eq!(moves, [
-            r#""stage" "2": "Production" -> "Archived""#,
-            r#""stage" "1": "Production" -> "Archived""#,
-            r#""stage" "3": "None" -> "Production""#,
-            r#""stage" "2": "None" -> "Production""#,
-            r#""stage" "1": "None" -> "Production""#,
-        ]);
+        let listed: Vec<String> = history["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| {
+                format!("{} {}: {} -> {}", one["kind"], one["subject"], one["from"], one["to"])
+            })
+            .collect();
+        assert_eq!(
+            listed,
+            [
+                r#""stage" "2": "Production" -> "Archived""#,
+                r#""stage" "1": "Production" -> "Archived""#,
+                r#""stage" "3": "None" -> "Production""#,
+                r#""stage" "2": "None" -> "Production""#,
+                r#""stage" "1": "None" -> "Production""#,
+            ]
+        );
         assert_eq!(history["items"][0]["by_name"], "tester");
         assert_eq!(world.events().await.last().unwrap(), "falaj.model-version.stage-changed");
     })

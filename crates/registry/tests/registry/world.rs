@@ -97,7 +97,8 @@ impl World {
         path: &str,
         body: &Value,
     ) -> Response {
-        let whole = if path.starts_with("/v1/") || path.starts_with("/model-versions/get-artifact")
+        let whole = if path.starts_with("/v1/")
+            || path.starts_with("/model-versions/get-artifact")
             || path.starts_with("/api/")
         {
             path.to_owned()
@@ -222,7 +223,9 @@ pub(crate) fn text(value: &Value) -> String {
 
 /// The values of one field of a list.
 pub(crate) fn each(list: &Value, field: &str) -> Vec<String> {
-    list.as_array().map(|list| list.iter().map(|one| text(&one[field])).collect()).unwrap_or_default()
+    list.as_array()
+        .map(|list| list.iter().map(|one| text(&one[field])).collect())
+        .unwrap_or_default()
 }
 
 /// Someone who may do everything but what is named here, as `action kind-of-name`.

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, Request};
 use axum::response::{IntoResponse, Response};
 use axum::routing;
-use falaj_base::{Ctx, Error, Name, Page, PageQuery, Result, code};
+use falaj_base::{Ctx, Error, Name, Page, PageQuery, Result};
 use falaj_store::objects::{Blob, Expected};
 use falaj_web::download::Download;
 use falaj_web::upload::{announced, pieces};

@@ -25,8 +25,8 @@ impl Tx<'_> {
         if !self.is_sqlite() {
             return self.number();
         }
-        let counted =
-            self.query_one("UPDATE version SET value = value + 1 WHERE id = 1 RETURNING value", &[])?;
+        let counted = self
+            .query_one("UPDATE version SET value = value + 1 WHERE id = 1 RETURNING value", &[])?;
         counted.get("value")
     }
 

@@ -155,10 +155,8 @@ pub(super) fn share(
     owner_kind: &'static str,
     owner: &str,
 ) -> Result<()> {
-    let ours = tx.query_opt(
-        "SELECT id FROM blob WHERE id = $1 AND tenant = $2",
-        &params![blob, tenant],
-    )?;
+    let ours =
+        tx.query_opt("SELECT id FROM blob WHERE id = $1 AND tenant = $2", &params![blob, tenant])?;
     if ours.is_some() && add_ref(tx, blob, owner_kind, owner)? {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use falaj_base::{Action, BlobId, Error, ProjectId, Resource, Result, code};
+use falaj_governance::residency::on_record;
 use falaj_mlflow::Call;
 use falaj_mlflow::error::refused;
 use falaj_store::db::Tx;
@@ -16,6 +17,7 @@ use super::content::Content;
 use super::owner::Owner;
 use super::path::ArtifactPath;
 use super::{purge, store};
+use crate::access::allowed;
 use crate::{RUN_READ, RUN_WRITE, Tracking};
 
 /// How a blob knows that an artifact, or a part of one, refers to it.
@@ -54,6 +56,9 @@ impl Tracking {
             return Err(too_large(limits.most));
         }
         let place = &call.place;
+        // Before the first byte is read: the zone must have a root and a key manager.
+        let placed = self.objects().check_zone(&place.zone);
+        on_record(self.db(), &call.ctx, &RUN_WRITE, &owner.resource, placed).await?;
         let content = bounded(content, limits.most);
         let staged = self.objects().upload(place.tenant_id, &place.zone, content, expected).await?;
         let blob = staged.blob;
@@ -110,7 +115,15 @@ impl Tracking {
             return Err(Error::internal(format!("{} was not authorised", action.name)));
         }
         let project = call.place.id;
-        let artifact = self.find_artifact(project, path).await?;
+        let artifact = match self.find_artifact(project, path).await {
+            Err(error) if *error.code() == code::NOT_FOUND => {
+                // Asking for what is not there leaves a trace too.
+                let absent = Resource::absent("artifact", path, call.place.scope());
+                allowed(&call.ctx, action, &absent, || no_artifact(path)).await?;
+                return Err(error);
+            }
+            found => found?,
+        };
         let content = self.content(call.place.tenant_id, &artifact).await?;
         let mut entry = AuditEntry::allowed(&call.ctx, action, resource, self.db().now());
         entry.details.insert("path".to_owned(), path.to_string());

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use falaj_base::{Ctx, Error, Result, Timestamp, code};
+use falaj_governance::residency::on_record;
 use falaj_mlflow::Call;
 use falaj_mlflow::error::{invalid, refused};
 use falaj_store::db::Tx;
@@ -69,7 +70,8 @@ impl Tracking {
         let owner = self.artifact_owner(call, &path, &RUN_WRITE).await?;
         owner.check_open()?;
         let place = &call.place;
-        self.objects().check_zone(&place.zone)?;
+        let placed = self.objects().check_zone(&place.zone);
+        on_record(self.db(), &call.ctx, &RUN_WRITE, &owner.resource, placed).await?;
         let upload = Upload {
             id: Uuid::now_v7(),
             tenant: place.tenant_id,

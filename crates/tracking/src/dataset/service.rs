@@ -38,7 +38,9 @@ impl Tracking {
                 }
                 let named: Vec<_> = datasets
                     .iter()
-                    .map(|input| json!({"name": input.dataset.name, "digest": input.dataset.digest}))
+                    .map(
+                        |input| json!({"name": input.dataset.name, "digest": input.dataset.digest}),
+                    )
                     .collect();
                 let data = json!({ "run_id": home.run.to_string(), "datasets": named });
                 let change = Change::new(&RUN_WRITE, &home.resource)
@@ -97,9 +99,8 @@ impl Tracking {
     ) -> Result<Vec<(ExperimentId, String, String, Option<String>)>> {
         let project = call.place.id;
         call.ctx.filtered(&RUN_READ);
-        let readable = |id: &ExperimentId| {
-            call.ctx.allows(&RUN_READ, &resource(&call.place, *id, false))
-        };
+        let readable =
+            |id: &ExperimentId| call.ctx.allows(&RUN_READ, &resource(&call.place, *id, false));
         let ids: Vec<ExperimentId> = ids.into_iter().filter(readable).collect();
         self.db()
             .read(move |tx| {
@@ -115,4 +116,3 @@ impl Tracking {
             .await
     }
 }
-

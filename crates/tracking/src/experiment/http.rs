@@ -16,7 +16,12 @@ use crate::{EXPERIMENT_CREATE, EXPERIMENT_DELETE, EXPERIMENT_READ, EXPERIMENT_UP
 
 pub(crate) fn routes(tracking: Arc<Tracking>, places: Places) -> Vec<Endpoint> {
     Api::new(tracking, places)
-        .post("/api/2.0/mlflow/experiments/create", &EXPERIMENT_CREATE, "Create an experiment", create)
+        .post(
+            "/api/2.0/mlflow/experiments/create",
+            &EXPERIMENT_CREATE,
+            "Create an experiment",
+            create,
+        )
         .get("/api/2.0/mlflow/experiments/get", &EXPERIMENT_READ, "See an experiment", get)
         .get(
             "/api/2.0/mlflow/experiments/get-by-name",
@@ -24,14 +29,24 @@ pub(crate) fn routes(tracking: Arc<Tracking>, places: Places) -> Vec<Endpoint> {
             "Find an experiment by its name",
             get_by_name,
         )
-        .post("/api/2.0/mlflow/experiments/delete", &EXPERIMENT_DELETE, "Delete an experiment", delete)
+        .post(
+            "/api/2.0/mlflow/experiments/delete",
+            &EXPERIMENT_DELETE,
+            "Delete an experiment",
+            delete,
+        )
         .post(
             "/api/2.0/mlflow/experiments/restore",
             &EXPERIMENT_UPDATE,
             "Restore a deleted experiment",
             restore,
         )
-        .post("/api/2.0/mlflow/experiments/update", &EXPERIMENT_UPDATE, "Rename an experiment", update)
+        .post(
+            "/api/2.0/mlflow/experiments/update",
+            &EXPERIMENT_UPDATE,
+            "Rename an experiment",
+            update,
+        )
         .post(
             "/api/2.0/mlflow/experiments/set-experiment-tag",
             &EXPERIMENT_UPDATE,

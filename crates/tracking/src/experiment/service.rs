@@ -11,7 +11,9 @@ use serde_json::json;
 use super::experiment::{Experiment, ExperimentId, Stage};
 use super::store;
 use crate::access::{allowed, no_experiment, resource};
-use crate::{EXPERIMENT_CREATE, EXPERIMENT_DELETE, EXPERIMENT_READ, EXPERIMENT_UPDATE, Tracking, key};
+use crate::{
+    EXPERIMENT_CREATE, EXPERIMENT_DELETE, EXPERIMENT_READ, EXPERIMENT_UPDATE, Tracking, key,
+};
 
 /// The longest name, and the longest value of a tag, in characters.
 const MAX_NAME: usize = 500;
@@ -37,9 +39,10 @@ impl Tracking {
         self.make_default(call).await?;
         let project = call.place.id;
         // Its id is only known once its transaction runs; until then its name stands for it.
-        let wanted = Resource::new("experiment", format!("{project}/{}", new.name), call.place.scope())
-            .with(call.place.attributes())
-            .shown_as(&new.name);
+        let wanted =
+            Resource::new("experiment", format!("{project}/{}", new.name), call.place.scope())
+                .with(call.place.attributes())
+                .shown_as(&new.name);
         call.ctx.authorize(&EXPERIMENT_CREATE, &wanted).await?;
         let (ctx, now) = (call.ctx.clone(), self.now_ms());
         self.db()
@@ -119,40 +122,58 @@ impl Tracking {
         if let Some(name) = &name {
             check_name(name)?;
         }
-        self.change_experiment(call, id, &EXPERIMENT_UPDATE, "experiment.updated", move |tx, old, now| {
-            if old.stage != Stage::Active {
-                let text = "Cannot rename a non-active experiment.";
-                return Err(Error::new(&code::INVALID_STATE, text));
-            }
-            match &name {
-                Some(name) => store::rename(tx, old.no, name, now).map_err(|error| {
-                    if *error.code() == code::ALREADY_EXISTS { taken(name) } else { error }
-                }),
-                None => Ok(()),
-            }
-        })
+        self.change_experiment(
+            call,
+            id,
+            &EXPERIMENT_UPDATE,
+            "experiment.updated",
+            move |tx, old, now| {
+                if old.stage != Stage::Active {
+                    let text = "Cannot rename a non-active experiment.";
+                    return Err(Error::new(&code::INVALID_STATE, text));
+                }
+                match &name {
+                    Some(name) => store::rename(tx, old.no, name, now).map_err(|error| {
+                        if *error.code() == code::ALREADY_EXISTS { taken(name) } else { error }
+                    }),
+                    None => Ok(()),
+                }
+            },
+        )
         .await
     }
 
     /// To the bin, with all its runs. One that is there already is not found, as in MLflow.
     pub async fn delete_experiment(&self, call: &Call, id: ExperimentId) -> Result<()> {
-        self.change_experiment(call, id, &EXPERIMENT_DELETE, "experiment.deleted", move |tx, old, now| {
-            if old.stage == Stage::Deleted {
-                return Err(no_experiment(id));
-            }
-            store::set_stage(tx, old.no, Stage::Deleted, now).map(drop)
-        })
+        self.change_experiment(
+            call,
+            id,
+            &EXPERIMENT_DELETE,
+            "experiment.deleted",
+            move |tx, old, now| {
+                if old.stage == Stage::Deleted {
+                    return Err(no_experiment(id));
+                }
+                store::set_stage(tx, old.no, Stage::Deleted, now).map(drop)
+            },
+        )
         .await
     }
 
     /// Back from the bin, with all its runs.
     pub async fn restore_experiment(&self, call: &Call, id: ExperimentId) -> Result<()> {
-        self.change_experiment(call, id, &EXPERIMENT_UPDATE, "experiment.restored", move |tx, old, now| {
-            if old.stage == Stage::Active {
-                return Err(no_experiment(id));
-            }
-            store::set_stage(tx, old.no, Stage::Active, now).map(drop)
-        })
+        self.change_experiment(
+            call,
+            id,
+            &EXPERIMENT_UPDATE,
+            "experiment.restored",
+            move |tx, old, now| {
+                if old.stage == Stage::Active {
+                    return Err(no_experiment(id));
+                }
+                store::set_stage(tx, old.no, Stage::Active, now).map(drop)
+            },
+        )
         .await
     }
 
@@ -164,10 +185,16 @@ impl Tracking {
         value: String,
     ) -> Result<()> {
         check_tag(&key, &value)?;
-        self.change_experiment(call, id, &EXPERIMENT_UPDATE, "experiment.updated", move |tx, old, _| {
-            require_active(old)?;
-            store::set_tag(tx, old.no, &key, &value)
-        })
+        self.change_experiment(
+            call,
+            id,
+            &EXPERIMENT_UPDATE,
+            "experiment.updated",
+            move |tx, old, _| {
+                require_active(old)?;
+                store::set_tag(tx, old.no, &key, &value)
+            },
+        )
         .await
     }
 
@@ -177,14 +204,20 @@ impl Tracking {
         id: ExperimentId,
         key: String,
     ) -> Result<()> {
-        self.change_experiment(call, id, &EXPERIMENT_UPDATE, "experiment.updated", move |tx, old, _| {
-            require_active(old)?;
-            if store::delete_tag(tx, old.no, &key)? {
-                return Ok(());
-            }
-            let text = format!("No tag with name: {key} in experiment with id {id}");
-            Err(Error::new(&code::NOT_FOUND, text))
-        })
+        self.change_experiment(
+            call,
+            id,
+            &EXPERIMENT_UPDATE,
+            "experiment.updated",
+            move |tx, old, _| {
+                require_active(old)?;
+                if store::delete_tag(tx, old.no, &key)? {
+                    return Ok(());
+                }
+                let text = format!("No tag with name: {key} in experiment with id {id}");
+                Err(Error::new(&code::NOT_FOUND, text))
+            },
+        )
         .await
     }
 

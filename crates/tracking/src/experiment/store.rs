@@ -5,8 +5,7 @@ use falaj_store::db::{Row, Tx, params};
 
 use super::experiment::{Experiment, ExperimentId, Stage};
 
-const COLUMNS: &str =
-    "no, id, name, artifact_location, stage, created_at, updated_at";
+const COLUMNS: &str = "no, id, name, artifact_location, stage, created_at, updated_at";
 
 pub(crate) fn find(
     tx: &mut Tx<'_>,
@@ -29,11 +28,7 @@ pub(crate) fn find_by_name(
 }
 
 /// The number in the database of an experiment.
-pub(crate) fn number(
-    tx: &mut Tx<'_>,
-    project: ProjectId,
-    id: ExperimentId,
-) -> Result<Option<i64>> {
+pub(crate) fn number(tx: &mut Tx<'_>, project: ProjectId, id: ExperimentId) -> Result<Option<i64>> {
     tx.query_opt("SELECT no FROM experiment WHERE project = $1 AND id = $2", &params![project, id])?
         .map(|row| row.get("no"))
         .transpose()

@@ -265,9 +265,8 @@ async fn search(t: Arc<Tracking>, call: Call, body: Search) -> Result<Found> {
     };
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
     let datasets = body.datasets.into_iter().map(|dataset| {
-        let name = given(dataset.dataset_name).ok_or_else(|| {
-            refused("`dataset_name` in the `datasets` clause must be specified.")
-        })?;
+        let name = given(dataset.dataset_name)
+            .ok_or_else(|| refused("`dataset_name` in the `datasets` clause must be specified."))?;
         Ok((name, given(dataset.dataset_digest)))
     });
     let order = body.order_by.into_iter().map(|clause| {

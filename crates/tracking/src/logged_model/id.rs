@@ -19,8 +19,8 @@ impl ModelId {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("m-")?;
-        let hex = digits.len() == 32
-            && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        let hex =
+            digits.len() == 32 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         if hex { Uuid::try_parse(digits).ok().map(Self) } else { None }
     }
 }

@@ -44,7 +44,8 @@ impl ModelStatus {
         let text = status.as_str().map_or_else(|| status.to_string(), str::to_owned);
         let named = |one: &Self| one.as_str() == text || (*one as i64).to_string() == text;
         Self::ALL.into_iter().find(named).ok_or_else(|| {
-            let why = "allowed: LOGGED_MODEL_PENDING, LOGGED_MODEL_READY, LOGGED_MODEL_UPLOAD_FAILED";
+            let why =
+                "allowed: LOGGED_MODEL_PENDING, LOGGED_MODEL_READY, LOGGED_MODEL_UPLOAD_FAILED";
             invalid("status", &json!(text), why)
         })
     }

@@ -29,8 +29,10 @@ pub fn note_registration(tx: &mut Tx<'_>, model: ModelId, name: &str, version: i
 fn spaced(versions: &[Value]) -> String {
     let one = |version: &Value| match version.as_object() {
         Some(fields) => {
-            let fields: Vec<String> =
-                fields.iter().map(|(key, value)| format!("{}: {value}", Value::from(key.as_str()))).collect();
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(key, value)| format!("{}: {value}", Value::from(key.as_str())))
+                .collect();
             format!("{{{}}}", fields.join(", "))
         }
         None => version.to_string(),

@@ -99,16 +99,15 @@ impl ModelSearch {
 
     fn wants(&self, filter: Option<&Expr>, model: &LoggedModel) -> bool {
         let about = |metric: &ModelMetric| {
-            self.datasets.is_empty() || self.datasets.iter().any(|dataset| is_about(metric, dataset))
+            self.datasets.is_empty()
+                || self.datasets.iter().any(|dataset| is_about(metric, dataset))
         };
         let about_metrics = filter.is_some_and(|filter| {
             let mut any = false;
             filter.each(&mut |comparison| any |= matches!(comparison.field, Field::Metric { .. }));
             any
         });
-        let measured = self.datasets.is_empty()
-            || about_metrics
-            || model.metrics.iter().any(about);
+        let measured = self.datasets.is_empty() || about_metrics || model.metrics.iter().any(about);
         measured && filter.is_none_or(|filter| filter.matches(&Seen { model, about: &about }))
     }
 }
@@ -204,9 +203,9 @@ fn compare(a: &LoggedModel, b: &LoggedModel, order: &[ModelOrder]) -> Ordering {
 fn number(model: &LoggedModel, clause: &ModelOrder) -> Option<f64> {
     let Field::Metric { key, .. } = &clause.by.field else { return time(model, &clause.by.field) };
     let about = |metric: &&ModelMetric| {
-        metric.key == *key && clause.dataset.as_ref().is_none_or(|dataset| is_about(metric, dataset))
+        metric.key == *key
+            && clause.dataset.as_ref().is_none_or(|dataset| is_about(metric, dataset))
     };
     let latest = model.metrics.iter().filter(about).max_by_key(|m| (m.timestamp, m.step));
     latest.map(|metric| metric.value).filter(|value| !value.is_nan())
 }
-

@@ -27,11 +27,13 @@ impl RunId {
             && bytes.iter().all(|b| word(*b));
         if !formed {
             let shown: String = text.chars().take(64).collect();
-            return Err(refused(format!("Invalid value {shown:?} for parameter 'run_id' supplied."))
-                .at("run_id"));
+            return Err(refused(format!(
+                "Invalid value {shown:?} for parameter 'run_id' supplied."
+            ))
+            .at("run_id"));
         }
-        let ours = bytes.len() == 32
-            && bytes.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        let ours =
+            bytes.len() == 32 && bytes.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         Ok(if ours { Uuid::try_parse(text).ok().map(Self) } else { None })
     }
 }

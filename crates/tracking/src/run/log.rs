@@ -119,9 +119,8 @@ impl Tracking {
                     return Err(Error::internal("a name without a number"));
                 };
                 let history = store::tag(tx, home.run, key)?;
-                let mut history: Vec<serde_json::Value> = history
-                    .and_then(|text| serde_json::from_str(&text).ok())
-                    .unwrap_or_default();
+                let mut history: Vec<serde_json::Value> =
+                    history.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
                 history.push(model);
                 let text = serde_json::to_string(&history).map_err(Error::internal)?;
                 if text.len() > MAX_MODEL_HISTORY {
@@ -277,7 +276,11 @@ fn changing_params(run: RunId, changed: &[(&String, &String, &String)]) -> Error
     let list: Vec<String> = changed
         .iter()
         .map(|(key, old, new)| {
-            format!("{{'key': '{key}', 'old_value': '{}', 'new_value': '{}'}}", short(old), short(new))
+            format!(
+                "{{'key': '{key}', 'old_value': '{}', 'new_value': '{}'}}",
+                short(old),
+                short(new)
+            )
         })
         .collect();
     refused(format!(

@@ -12,9 +12,9 @@ pub(crate) mod store;
 pub(crate) mod wire;
 
 pub use id::RunId;
-pub(crate) use repeat::{Repeats, SCHEMA as CREATION_SCHEMA, forgetter};
 pub use log::{Batch, LoggedMetric};
-pub use run::{Run, RunData, RunInfo, RunStatus};
 pub(crate) use naming::random as random_name;
+pub(crate) use repeat::{Repeats, SCHEMA as CREATION_SCHEMA, forgetter};
+pub use run::{Run, RunData, RunInfo, RunStatus};
 pub use service::NewRun;
 pub(crate) use service::require_active_run;

@@ -9,9 +9,10 @@ const ADJECTIVES: [&str; 32] = [
 ];
 
 const NOUNS: [&str; 32] = [
-    "acacia", "bay", "camel", "canyon", "cove", "crane", "dhow", "dune", "falcon", "fig", "gazelle",
-    "ghaf", "gull", "heron", "ibex", "lagoon", "lark", "mangrove", "mesa", "oasis", "olive", "oryx",
-    "palm", "pearl", "reef", "sail", "shoal", "spring", "star", "tide", "wadi", "well",
+    "acacia", "bay", "camel", "canyon", "cove", "crane", "dhow", "dune", "falcon", "fig",
+    "gazelle", "ghaf", "gull", "heron", "ibex", "lagoon", "lark", "mangrove", "mesa", "oasis",
+    "olive", "oryx", "palm", "pearl", "reef", "sail", "shoal", "spring", "star", "tide", "wadi",
+    "well",
 ];
 
 /// A random `adjective-noun-number`.

@@ -169,7 +169,10 @@ impl Tracking {
     }
 
     /// Tags as they are kept: checked, and cut where they are too long.
-    pub(super) fn checked_tags(&self, tags: Vec<(String, String)>) -> Result<Vec<(String, String)>> {
+    pub(super) fn checked_tags(
+        &self,
+        tags: Vec<(String, String)>,
+    ) -> Result<Vec<(String, String)>> {
         let limit = self.config().max_tag_value;
         let mut kept = Vec::with_capacity(tags.len());
         for (key, value) in tags {
@@ -211,8 +214,10 @@ pub(super) fn check_active(run: RunId, stage: Stage) -> Result<()> {
     if stage == Stage::Active {
         return Ok(());
     }
-    let text =
-        format!("The run {run} must be in the 'active' state. Current state is {}.", stage.as_str());
+    let text = format!(
+        "The run {run} must be in the 'active' state. Current state is {}.",
+        stage.as_str()
+    );
     Err(Error::new(&code::INVALID_INPUT, text))
 }
 

@@ -1,6 +1,6 @@
 //! Runs in the database.
 
-use falaj_base::{Result, ProjectId};
+use falaj_base::{ProjectId, Result};
 use falaj_store::db::{Row, Tx, Value, params};
 
 use super::id::RunId;
@@ -129,10 +129,7 @@ pub(crate) fn infos(
     rows.iter().map(|row| read(row).map(|info| (info.id, info))).collect()
 }
 
-fn data(
-    tx: &mut Tx<'_>,
-    ids: &[RunId],
-) -> Result<std::collections::HashMap<RunId, RunData>> {
+fn data(tx: &mut Tx<'_>, ids: &[RunId]) -> Result<std::collections::HashMap<RunId, RunData>> {
     let (list, values) = id_list(ids);
     let mut all: std::collections::HashMap<RunId, RunData> = std::collections::HashMap::new();
     let latest = metric::latest::latest(tx, ids)?;
@@ -193,11 +190,8 @@ pub(crate) fn param_values(
 }
 
 pub(crate) fn insert_param(tx: &mut Tx<'_>, run: RunId, key: i64, value: &str) -> Result<()> {
-    tx.execute(
-        "INSERT INTO param (run, key, value) VALUES ($1, $2, $3)",
-        &params![run, key, value],
-    )
-    .map(drop)
+    tx.execute("INSERT INTO param (run, key, value) VALUES ($1, $2, $3)", &params![run, key, value])
+        .map(drop)
 }
 
 pub(crate) fn set_tag(tx: &mut Tx<'_>, run: RunId, key: i64, value: &str) -> Result<()> {

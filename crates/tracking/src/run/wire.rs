@@ -122,7 +122,8 @@ pub(crate) struct RunShape {
 impl From<Run> for RunShape {
     fn from(run: Run) -> Self {
         let (inputs, outputs) = shapes(run.lineage);
-        let metrics = run.data.metrics.into_iter().map(|(key, point)| MetricValue::plain(key, point));
+        let metrics =
+            run.data.metrics.into_iter().map(|(key, point)| MetricValue::plain(key, point));
         Self {
             info: run.info.into(),
             data: DataShape {

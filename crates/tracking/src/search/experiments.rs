@@ -32,8 +32,7 @@ impl Tracking {
         call: &Call,
         search: ExperimentSearch,
     ) -> Result<(Vec<Experiment>, Option<String>)> {
-        let wanted =
-            filter::parse(search.filter.as_deref().unwrap_or(""), &filter::EXPERIMENTS)?;
+        let wanted = filter::parse(search.filter.as_deref().unwrap_or(""), &filter::EXPERIMENTS)?;
         let order = filter::parse_order(&search.order_by, &filter::EXPERIMENTS)?;
         let start: usize =
             page::decode::<Offset>(search.page_token.as_deref())?.map_or(0, |at| at.offset);
@@ -44,7 +43,8 @@ impl Tracking {
         });
         found.sort_by(|a, b| compare(a, b, &order));
         let end = start.saturating_add(search.limit);
-        let next = (found.len() > end).then(|| page::encode(&Offset { offset: end })).transpose()?;
+        let next =
+            (found.len() > end).then(|| page::encode(&Offset { offset: end })).transpose()?;
         Ok((found.into_iter().skip(start).take(search.limit).collect(), next))
     }
 }

@@ -219,10 +219,9 @@ impl Frame {
 /// The one column behind the three values of a metric.
 pub(super) fn loaded_as(field: &Field) -> Field {
     match field {
-        Field::Metric { key, .. } => Field::Metric {
-            key: key.clone(),
-            aggregate: falaj_mlflow::filter::Aggregate::Latest,
-        },
+        Field::Metric { key, .. } => {
+            Field::Metric { key: key.clone(), aggregate: falaj_mlflow::filter::Aggregate::Latest }
+        }
         other => other.clone(),
     }
 }
@@ -264,7 +263,8 @@ fn source(
                 "run_name" => "name",
                 other => other,
             };
-            let select = format!("SELECT id AS run, {column} AS value FROM run WHERE experiment = $1");
+            let select =
+                format!("SELECT id AS run, {column} AS value FROM run WHERE experiment = $1");
             Ok(Some((select, "id", experiment)))
         }
         _ => Ok(None),

@@ -44,7 +44,9 @@ impl Frames {
                 total = total.saturating_sub(bytes(&frame));
             }
         }
-        let Some(frame) = newest.and_then(|(_, experiment)| frames.get(&experiment)) else { return };
+        let Some(frame) = newest.and_then(|(_, experiment)| frames.get(&experiment)) else {
+            return;
+        };
         let Ok(mut frame) = frame.0.try_write() else { return };
         while frame.bytes() > self.budget && frame.drop_oldest() {}
     }

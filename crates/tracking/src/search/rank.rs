@@ -122,11 +122,11 @@ fn source<'f>(frame: &'f Frame, field: &Field) -> Source<'f> {
         Field::Attribute("end_time") => {
             Source::Base(|run| run.end_time.map_or(Key::Absent, |time| Key::Number(time as f64)))
         }
-        Field::Attribute("status") => {
-            Source::Base(|run| Key::Text(run.status.as_str().to_owned()))
-        }
+        Field::Attribute("status") => Source::Base(|run| Key::Text(run.status.as_str().to_owned())),
         Field::Attribute("run_id") => Source::Base(|run| Key::Text(run.id.to_string())),
-        field => frame.texts(field).map_or(Source::Nothing, |texts| Source::Text(texts, ranks(texts))),
+        field => {
+            frame.texts(field).map_or(Source::Nothing, |texts| Source::Text(texts, ranks(texts)))
+        }
     }
 }
 
@@ -158,7 +158,8 @@ pub(super) fn first(
             run: base.id.to_string(),
         }
     };
-    let mut rows: Vec<Row> = (0..).zip(chosen).filter(|(_, chosen)| **chosen).map(|(row, _)| row).collect();
+    let mut rows: Vec<Row> =
+        (0..).zip(chosen).filter(|(_, chosen)| **chosen).map(|(row, _)| row).collect();
     if let Some(after) = after {
         rows.retain(|row| compare(&place(*row), after, order).is_gt());
     }

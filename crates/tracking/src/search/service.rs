@@ -111,10 +111,7 @@ impl Tracking {
             Datasets::default()
         };
         let shared = self.0.frames.get(experiment);
-        shared
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .refresh(tx, experiment, &fields)?;
+        shared.write().unwrap_or_else(PoisonError::into_inner).refresh(tx, experiment, &fields)?;
         let frame = shared.read().unwrap_or_else(PoisonError::into_inner);
         let chosen = select(&frame, &datasets, filter.as_ref(), plan.view);
         Ok(rank::first(&frame, &chosen, &order, plan.after.as_ref(), plan.limit + 1))

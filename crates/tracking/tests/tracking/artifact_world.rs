@@ -12,6 +12,7 @@ use falaj_governance::audit::ReadLog;
 use falaj_governance::epoch::Epoch;
 use falaj_governance::residency::Residency;
 use falaj_governance::tenancy::{NewProject, Tenancy};
+use falaj_governance::{epoch, residency, tenancy};
 use falaj_mlflow::{Call, Places, edge};
 use falaj_store::db::{DatabaseConfig, Db, Tx};
 use falaj_store::objects::{Objects, ObjectsConfig};
@@ -47,9 +48,15 @@ impl World {
         let clock = Clock::manual(Clock::System.now());
         let db = database.open_with(&DatabaseConfig::default(), clock.clone()).await.unwrap();
         let mut modules = falaj_store::migrations();
-        modules.extend([("keys", keys::MIGRATIONS), ("blobs", objects::MIGRATIONS)]);
+        modules.extend([
+            ("keys", keys::MIGRATIONS),
+            ("blobs", objects::MIGRATIONS),
+            ("epoch", epoch::MIGRATIONS),
+            ("residency", residency::MIGRATIONS),
+            ("tenancy", tenancy::MIGRATIONS),
+            ("tracking", falaj_tracking::MIGRATIONS),
+        ]);
         db.migrate(&modules).await.unwrap();
-        crate::prepare(&db).await;
         let folder = tempfile::tempdir().unwrap();
         let config = keys::KeysConfig::default();
         let keys = keys::Keys::open(&config, folder.path(), db.clone()).await.unwrap();
@@ -87,7 +94,7 @@ impl World {
         let ctx = Ctx::system("test");
         let request = http::Request::builder().header("x-falaj-project", project).body(()).unwrap();
         let place = self.places.of(&ctx, &request.into_parts().0).await.unwrap();
-        Call { ctx, place }
+        Call { ctx, place, connection: None }
     }
 
     pub(crate) async fn call(&self) -> Call {
