@@ -53,15 +53,13 @@ impl Keys {
         let (mut numbers, mut learned) = (Vec::with_capacity(known.len()), Learned::default());
         let mut fresh: HashMap<&str, i64> = HashMap::new();
         for (name, known) in names.zip(known) {
-            let number = match known.or_else(|| fresh.get(name).copied()) {
-                Some(number) => number,
-                None => {
-                    let number = find_or_add(tx, experiment, kind, name)?;
-                    fresh.insert(name, number);
-                    learned.0.push(((experiment, kind, name.to_owned()), number));
-                    number
-                }
-            };
+            if let Some(number) = known.or_else(|| fresh.get(name).copied()) {
+                numbers.push(number);
+                continue;
+            }
+            let number = find_or_add(tx, experiment, kind, name)?;
+            fresh.insert(name, number);
+            learned.0.push(((experiment, kind, name.to_owned()), number));
             numbers.push(number);
         }
         Ok((numbers, learned))

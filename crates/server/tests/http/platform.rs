@@ -37,7 +37,8 @@ impl Platform {
         let home = tempfile::tempdir().unwrap();
         let mut config = config(&home);
         change(&mut config);
-        let server = Server::start(&config).await.unwrap();
+        // Boxed: opening every service is one large future, and each test would carry it.
+        let server = Box::pin(Server::start(&config)).await.unwrap();
         let started = server.started();
         let (address, token) = (started.address, started.admin_token.as_ref().unwrap().expose());
         let (token, routes) = (token.to_owned(), server.route_table().to_vec());

@@ -29,9 +29,9 @@ pub struct ArtifactConfig {
     pub part_lifetime: HumanDuration,
     /// How long the URL of a download works.
     pub download_lifetime: HumanDuration,
-    /// Whether clients are told that large files may be sent in parts. Parts are sent to signed
-    /// URLs without the client's own TLS settings: a private certificate authority must then be
-    /// known to the client's system (`REQUESTS_CA_BUNDLE`).
+    /// Whether clients are told to send large files in parts, which any client may do on its own.
+    /// Parts go to signed URLs without the client's own TLS settings: a private certificate
+    /// authority must then be known to its system (`REQUESTS_CA_BUNDLE`).
     pub multipart_uploads: bool,
     /// Whether clients are told to fetch files in ranges from signed URLs. It costs one more
     /// request for every file, however small, and the note about certificates above applies.
@@ -49,7 +49,7 @@ impl Default for ArtifactConfig {
             max_open_uploads: 1000,
             part_lifetime: HumanDuration::from_hours(6),
             download_lifetime: HumanDuration::from_mins(15),
-            multipart_uploads: true,
+            multipart_uploads: false,
             multipart_downloads: false,
         }
     }

@@ -71,8 +71,8 @@ impl Tracking {
                 for (model, step) in model_ids.iter().zip(&steps) {
                     store::add_model_out(tx, home.run, *model, *step)?;
                 }
-                let named: Vec<String> = model_ids.iter().map(ToString::to_string).collect();
-                let data = json!({ "run_id": home.run.to_string(), "models": named });
+                let shown: Vec<String> = model_ids.iter().map(ToString::to_string).collect();
+                let data = json!({ "run_id": home.run.to_string(), "models": shown });
                 let change = Change::new(&RUN_WRITE, &home.resource)
                     .event("run.outputs", &data)
                     .after(&data)

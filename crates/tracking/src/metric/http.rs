@@ -143,13 +143,12 @@ async fn interval(t: Arc<Tracking>, call: Call, query: Interval) -> Result<Point
             ));
         }
     };
-    let max = match query.max_results.unwrap_or(MOST_IN_CHART) {
-        max @ 1..=MOST_IN_CHART => usize::try_from(max).map_err(falaj_base::Error::internal)?,
-        _ => {
-            let text = format!("max_results must be between 1 and {MOST_IN_CHART}.");
-            return Err(refused(text).at("max_results"));
-        }
-    };
+    let max = query.max_results.unwrap_or(MOST_IN_CHART);
+    if !(1..=MOST_IN_CHART).contains(&max) {
+        let text = format!("max_results must be between 1 and {MOST_IN_CHART}.");
+        return Err(refused(text).at("max_results"));
+    }
+    let max = usize::try_from(max).map_err(falaj_base::Error::internal)?;
     let sampling = query.sampling.map_or(Ok(Sampling::default()), |text| text.parse())?;
     let found = t.sampled_histories(&call, &query.run_ids, &key, steps, (max, sampling)).await?;
     Ok(many(&key, found))

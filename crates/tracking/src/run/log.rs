@@ -1,6 +1,6 @@
 //! Logging: metrics, parameters and tags of a run, each call one transaction.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 
 use falaj_base::{Error, Result, code};
 use falaj_mlflow::Call;
@@ -217,10 +217,10 @@ impl Tracking {
         for (at, metric) in batch.metrics.iter().enumerate() {
             check_metric(at, metrics, metric)?;
         }
-        let mut seen: HashMap<&str, ()> = HashMap::with_capacity(params);
+        let mut seen: HashSet<&str> = HashSet::with_capacity(params);
         for (key, _) in &batch.params {
             check_key("key", key)?;
-            if seen.insert(key, ()).is_some() {
+            if !seen.insert(key) {
                 return Err(refused(format!(
                     "Duplicate parameter keys have been submitted: ['{key}']. Please ensure the \
                      request contains only one param value per param key."

@@ -172,8 +172,8 @@ pub(crate) fn id_list(ids: &[RunId]) -> (String, Vec<Value>) {
         .map(Value::from)
         .chain(std::iter::repeat_n(last.map_or(Value::Null, Value::from), padded - ids.len()))
         .collect();
-    let list: Vec<String> = (1..=padded).map(|at| format!("${at}")).collect();
-    (list.join(", "), values)
+    let places: Vec<String> = (1..=padded).map(|at| format!("${at}")).collect();
+    (places.join(", "), values)
 }
 
 /// The parameters of a run under the given keys.

@@ -42,12 +42,12 @@ impl Datasets {
 
     /// The runs with a dataset that passes.
     pub(super) fn accepted(&self, part: DatasetPart, test: &Test) -> HashSet<RunId> {
-        let text = |used: &Used| match part {
+        let value = |used: &Used| match part {
             DatasetPart::Name => Some(used.name.clone()),
             DatasetPart::Digest => Some(used.digest.clone()),
             DatasetPart::Context => used.context.clone(),
         };
-        let passes = |used: &&Used| text(used).is_some_and(|text| test.accepts(&text));
+        let passes = |used: &&Used| value(used).is_some_and(|value| test.accepts(&value));
         self.0.iter().filter(passes).map(|used| used.run).collect()
     }
 }

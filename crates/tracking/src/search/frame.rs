@@ -116,7 +116,9 @@ impl Frame {
             } else if !changed.is_empty() {
                 let mut column = loaded.column;
                 column.reach(self.runs.len());
-                changed.iter().for_each(|row| column.clear(*row));
+                for row in changed {
+                    column.clear(*row);
+                }
                 self.fill(tx, experiment, &field, Some(&ids), &mut column)?;
                 loaded.column = column;
             }

@@ -37,7 +37,9 @@ fn evaluate(frame: &Frame, datasets: &Datasets, expr: &Expr) -> Vec<bool> {
         Expr::Or(members) => combine(members, |all, one| *all |= one),
         Expr::Not(inner) => {
             let mut flags = evaluate(frame, datasets, inner);
-            flags.iter_mut().for_each(|flag| *flag = !*flag);
+            for flag in &mut flags {
+                *flag = !*flag;
+            }
             flags
         }
         Expr::Is(comparison) => compare(frame, datasets, comparison),

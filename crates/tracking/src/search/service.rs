@@ -154,7 +154,9 @@ impl Plan {
         if let Some(filter) = &mut filter {
             filter.decide(&mut known);
         }
-        order.iter_mut().for_each(|by| by.field.decide(&mut known));
+        for by in &mut order {
+            by.field.decide(&mut known);
+        }
         if let Some(error) = failed {
             return Err(error);
         }
