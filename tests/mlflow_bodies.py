@@ -77,6 +77,7 @@ QUERIES = {
     f"get {API}/registered-models/get-latest-versions": {"name": "{registered}"},
     f"get {API}/model-versions/get": {"name": "{registered}", "version": "1"},
     f"get {API}/model-versions/get-download-uri": {"name": "{registered}", "version": "1"},
+    f"get {API}/logged-models/{{model_id}}/artifacts/files": {"artifact_file_path": "a.txt"},
     "get /get-artifact": RUN | {"path": "a.txt"},
     "get /model-versions/get-artifact": {"name": "{registered}", "version": "1", "path": "a.txt"},
     f"post {API}/upload-artifact": {"run_uuid": "{run}", "path": "up.txt"},
@@ -108,6 +109,11 @@ def furnish(client):
                                "tags": [{"key": "tag", "value": "v"}]})["run"]["info"]["run_id"]
     other_run = post("runs/create", {"experiment_id": experiment["experiment_id"]})["run"]["info"]["run_id"]
     model = post("logged-models", {"experiment_id": experiment["experiment_id"], "name": "net"})
+    id_ = experiment["experiment_id"]
+    model_id = model["model"]["info"]["model_id"]
+    for path in ("notes/x.bin", f"{id_}/{run}/artifacts/a.txt", f"{id_}/models/{model_id}/artifacts/a.txt"):
+        answer = client.put(f"/api/2.0/mlflow-artifacts/artifacts/{path}", data=b"bytes")
+        assert answer.status_code == 200, answer.text
     post("registered-models/create", {"name": "thing"})
     for _ in range(2):
         post("model-versions/create", {"name": "thing", "source": "s3://bucket/model"})
