@@ -31,6 +31,9 @@ pub async fn speak(mut request: Request, next: Next) -> Response {
     translate(next.run(request).await)
 }
 
+/// Where artifacts are named by their path.
+const FOLDERS: &str = "/api/2.0/mlflow-artifacts/artifacts/";
+
 /// Whether the path belongs to MLflow's protocol.
 fn is_ours(path: &str) -> bool {
     let rest = path.strip_prefix("/api/2.0/").or_else(|| path.strip_prefix("/api/3.0/"));
@@ -45,10 +48,15 @@ fn routed(uri: &Uri) -> Option<(Option<PathPlace>, Uri)> {
         Some((place, rest)) => (Some(place), rest),
         None => (None, whole),
     };
-    let rewritten = match rest.strip_prefix("/ajax-api/") {
-        Some(tail) => format!("/api/{tail}"),
-        None if place.is_some() => rest.to_owned(),
-        None => return None,
+    let api = match rest.strip_prefix("/ajax-api/") {
+        Some(tail) => Some(format!("/api/{tail}")),
+        None if place.is_some() => Some(rest.to_owned()),
+        None => None,
+    };
+    // Clients name a folder of artifacts with a slash behind it; routes have none.
+    let rewritten = match api.as_deref().unwrap_or(rest).strip_suffix('/') {
+        Some(folder) if folder.starts_with(FOLDERS) => folder.to_owned(),
+        _ => api?,
     };
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(rewritten.parse::<PathAndQuery>().ok()?);
@@ -76,6 +84,11 @@ mod tests {
             ("/t/acme/vision/api/2.0/mlflow/x", Some("acme/vision"), "/api/2.0/mlflow/x"),
             ("/t/acme/vision/ajax-api/2.0/mlflow/x", Some("acme/vision"), "/api/2.0/mlflow/x"),
             ("/t/acme/vision/health", Some("acme/vision"), "/health"),
+            (
+                "/api/2.0/mlflow-artifacts/artifacts/1/run/",
+                None,
+                "/api/2.0/mlflow-artifacts/artifacts/1/run",
+            ),
         ] {
             let (found, uri) = routed(&asked.parse().unwrap()).unwrap();
             assert_eq!(uri.to_string(), path, "{asked}");

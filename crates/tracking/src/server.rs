@@ -64,14 +64,15 @@ struct Info {
     multipart_downloads_enabled: bool,
 }
 
-async fn info(_: Arc<Tracking>, call: Call, _: Nothing) -> Result<Info> {
+async fn info(t: Arc<Tracking>, call: Call, _: Nothing) -> Result<Info> {
     known(&call.ctx).await?;
+    let artifact = &t.config().artifact;
     Ok(Info {
         store_type: "SqlStore",
         workspaces_enabled: false,
         trace_archival_enabled: false,
-        multipart_uploads_enabled: true,
-        multipart_downloads_enabled: true,
+        multipart_uploads_enabled: artifact.multipart_uploads,
+        multipart_downloads_enabled: artifact.multipart_downloads,
     })
 }
 

@@ -28,6 +28,9 @@ pub enum RouteKind {
 pub enum Access {
     /// Anyone: health, sign-in and the pages about errors only.
     Public,
+    /// Whoever holds a URL that this server signed. The handler looks at the signature before it
+    /// reads anything, so the route is a transfer like any other, not one for strangers.
+    Signed,
     /// Anyone with a credential.
     Authenticated,
     /// Whoever the policy allows this.
@@ -64,7 +67,11 @@ impl RouteTable {
             .get::<MatchedPath>()
             .and_then(|path| self.find(path.as_str(), request.method()));
         let class = match found {
-            Some(route) => Class { kind: route.kind, public: route.access == Access::Public },
+            Some(Route { kind, access, .. }) => Class {
+                kind: *kind,
+                public: *access == Access::Public,
+                open: matches!(access, Access::Public | Access::Signed),
+            },
             None => Class::default(),
         };
         request.extensions_mut().insert(class);
@@ -83,6 +90,7 @@ impl RouteTable {
 struct Class {
     kind: RouteKind,
     public: bool,
+    open: bool,
 }
 
 impl RouteKind {
@@ -91,7 +99,12 @@ impl RouteKind {
     }
 }
 
-/// Whether the request needs no credential.
+/// Whether the request needs no credential: the route is public, or a signature stands for one.
+pub(crate) fn is_open(request: &Request) -> bool {
+    request.extensions().get::<Class>().copied().unwrap_or_default().open
+}
+
+/// Whether the request is for a route that anyone may call.
 pub(crate) fn is_public(request: &Request) -> bool {
     request.extensions().get::<Class>().copied().unwrap_or_default().public
 }

@@ -117,11 +117,15 @@ fn outer_layers(
 pub fn route_table(modules: &[Module], document: &Value) -> Vec<Route> {
     let endpoints = modules.iter().flat_map(|module| &module.endpoints);
     endpoints
-        .map(|endpoint| Route {
-            method: endpoint.method.clone(),
-            path: endpoint.path.to_owned(),
-            access: endpoint.action.map_or(Access::Public, Access::Action),
-            kind: kind(endpoint, document),
+        .map(|endpoint| {
+            let kind = kind(endpoint, document);
+            let access = match endpoint.action {
+                Some(action) => Access::Action(action),
+                // Nothing that streams is open to strangers: a signature opens it.
+                None if kind == RouteKind::Stream => Access::Signed,
+                None => Access::Public,
+            };
+            Route { method: endpoint.method.clone(), path: endpoint.path.to_owned(), access, kind }
         })
         .collect()
 }

@@ -85,6 +85,12 @@ impl Platform {
 /// The stable code of a problem, with the checks every problem must pass.
 pub(crate) async fn problem(response: Response) -> (u16, String) {
     let status = response.status().as_u16();
+    // MLflow's own paths answer in MLflow's words.
+    if response.headers()["content-type"] == "application/json" {
+        let failure: Value = response.json().await.unwrap();
+        let code = failure["error_code"].as_str().unwrap().to_lowercase();
+        return (status, code);
+    }
     assert_eq!(response.headers()["content-type"], "application/problem+json");
     assert!(response.headers()["x-request-id"].to_str().unwrap().starts_with("req_"));
     let problem: Value = response.json().await.unwrap();

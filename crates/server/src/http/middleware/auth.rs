@@ -13,7 +13,7 @@ use http::uri::Authority;
 
 use super::rate::RateLimit;
 use crate::http::reply::refuse;
-use crate::http::route::is_public;
+use crate::http::route::is_open;
 
 /// What it takes to let a caller in.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub(crate) async fn authenticate(
     request: Request,
     next: Next,
 ) -> Response {
-    if is_public(&request) {
+    if is_open(&request) {
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
