@@ -23,7 +23,7 @@ SECONDS ?= 60
 DEV_BINARY := $(CARGO_TARGET_DIR)/debug/falaj
 TEST_ENV := FALAJ_BIN=$(DEV_BINARY) FALAJ_TEST_PYTHON=$(CACHE)/venv/bin/python
 
-.PHONY: help run build test lint test-rust test-e2e crash-short bench crash fuzz setup
+.PHONY: help run build test lint test-rust test-e2e test-mlflow crash-short bench crash fuzz setup
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,7 +48,7 @@ lint: setup ## Formatting, clippy, and the rules for dependencies
 
 test: lint ## Run every check and every test
 	@scripts/stage "build" cargo build --workspace --locked
-	@$(TEST_ENV) scripts/with-services $(MAKE) --no-print-directory test-rust test-e2e
+	@$(TEST_ENV) scripts/with-services $(MAKE) --no-print-directory test-rust test-e2e test-mlflow
 	@$(MAKE) --no-print-directory crash-short
 
 # The parts of `make test`. They need the services: scripts/with-services make test-rust
@@ -57,6 +57,11 @@ test-rust:
 
 test-e2e:
 	@scripts/stage "end-to-end tests" $(CACHE)/venv/bin/python -m pytest -q tests
+
+# The stock MLflow client, doing what people do with it. Traces are not spoken yet.
+test-mlflow:
+	@scripts/stage "stock MLflow client" $(CACHE)/mlflow-venv/bin/python -m pytest -q -W ignore \
+		tests/mlflow/test_stock_client.py --target sqlite --target postgres -k "not traces"
 
 crash-short:
 	@$(TEST_ENV) scripts/stage "crash, short" $(CARGO_TARGET_DIR)/debug/falaj-crash \

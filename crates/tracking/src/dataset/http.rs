@@ -229,13 +229,12 @@ pub(crate) struct OutputsShape {
     model_outputs: Vec<ModelShape>,
 }
 
-pub(crate) fn shapes(lineage: Lineage) -> (InputsShape, Option<OutputsShape>) {
+pub(crate) fn shapes(lineage: Lineage) -> (InputsShape, OutputsShape) {
     let model = |model_id: String, step| ModelShape { model_id: Some(model_id), step };
     let inputs = InputsShape {
         dataset_inputs: lineage.datasets.into_iter().map(InputShape::from).collect(),
         model_inputs: lineage.models_in.into_iter().map(|id| model(id, None)).collect(),
     };
-    let outputs: Vec<ModelShape> =
-        lineage.models_out.into_iter().map(|(id, step)| model(id, Some(step))).collect();
-    (inputs, (!outputs.is_empty()).then_some(OutputsShape { model_outputs: outputs }))
+    let outputs = lineage.models_out.into_iter().map(|(id, step)| model(id, Some(step)));
+    (inputs, OutputsShape { model_outputs: outputs.collect() })
 }

@@ -121,6 +121,8 @@ pub(crate) struct ExperimentInfo {
     lifecycle_stage: &'static str,
     last_update_time: i64,
     creation_time: i64,
+    /// MLflow's own partition of a server; here projects are apart instead.
+    workspace: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tags: Vec<KeyValue>,
 }
@@ -134,6 +136,7 @@ impl From<Experiment> for ExperimentInfo {
             lifecycle_stage: experiment.stage.as_str(),
             last_update_time: experiment.updated_at,
             creation_time: experiment.created_at,
+            workspace: "default",
             tags: experiment.tags.into_iter().map(KeyValue::from).collect(),
         }
     }

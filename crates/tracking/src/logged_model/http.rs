@@ -63,10 +63,8 @@ struct Info {
     last_updated_timestamp_ms: i64,
     artifact_uri: String,
     status: &'static str,
-    #[serde(skip_serializing_if = "String::is_empty")]
     model_type: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source_run_id: Option<String>,
+    source_run_id: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tags: Vec<KeyValue>,
 }
@@ -112,7 +110,7 @@ impl From<LoggedModel> for ModelShape {
                 artifact_uri: model.artifact_uri,
                 status: model.status.as_str(),
                 model_type: model.model_type,
-                source_run_id: model.source_run,
+                source_run_id: model.source_run.unwrap_or_default(),
                 tags: model.tags.into_iter().map(KeyValue::from).collect(),
             },
         }

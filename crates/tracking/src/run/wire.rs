@@ -115,8 +115,7 @@ pub(crate) struct RunShape {
     pub(crate) info: InfoShape,
     pub(crate) data: DataShape,
     pub(crate) inputs: InputsShape,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) outputs: Option<OutputsShape>,
+    pub(crate) outputs: OutputsShape,
 }
 
 impl From<Run> for RunShape {
