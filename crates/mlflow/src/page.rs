@@ -6,8 +6,8 @@ use falaj_base::{Error, Result, code};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The longest token anyone is given.
-const LONGEST: usize = 4096;
+/// Longer than any token that is given out: one holds the texts a search is ordered by.
+const LONGEST: usize = 256 * 1024;
 
 /// The token that stands for `at`, where the next page begins.
 pub fn encode(at: &impl Serialize) -> Result<String> {

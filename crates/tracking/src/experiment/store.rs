@@ -1,5 +1,7 @@
 //! Experiments in the database.
 
+use std::collections::HashMap;
+
 use falaj_base::{ProjectId, Result};
 use falaj_store::db::{Row, Tx, params};
 
@@ -44,10 +46,12 @@ pub(crate) fn all(tx: &mut Tx<'_>, project: ProjectId) -> Result<Vec<Experiment>
          JOIN experiment e ON e.no = t.experiment WHERE e.project = $1 ORDER BY t.key",
         &params![project],
     )?;
+    let places: HashMap<i64, usize> =
+        found.iter().enumerate().map(|(at, experiment)| (experiment.no, at)).collect();
     for tag in &tags {
         let of: i64 = tag.get("experiment")?;
-        if let Some(experiment) = found.iter_mut().find(|experiment| experiment.no == of) {
-            experiment.tags.push((tag.get("key")?, tag.get("value")?));
+        if let Some(at) = places.get(&of) {
+            found[*at].tags.push((tag.get("key")?, tag.get("value")?));
         }
     }
     Ok(found)

@@ -56,7 +56,9 @@ impl Tracking {
         call.ctx.filtered(&RUN_READ);
         let readable =
             |id: &ExperimentId| call.ctx.allows(&RUN_READ, &resource(&call.place, *id, false));
-        let ids: Vec<ExperimentId> = ids.into_iter().filter(readable).collect();
+        let mut ids: Vec<ExperimentId> = ids.into_iter().filter(readable).collect();
+        ids.sort_unstable();
+        ids.dedup();
         let project = call.place.id;
         let mut found = self
             .db()

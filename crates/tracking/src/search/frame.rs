@@ -57,16 +57,24 @@ impl Frame {
             *self = Self { reset, ..Self::default() };
         }
         let unsettled = tx.unsettled_version()?;
-        // Another search may have brought it further than this snapshot reaches: good enough.
-        if self.seen.is_none_or(|seen| seen < unsettled) {
+        // Another search may have brought it further than this snapshot reaches: good enough. At
+        // the same number there may still be news: that of a transaction above it.
+        let behind = self.seen.is_some_and(|seen| seen > unsettled);
+        if !behind {
             let changed = self.read_runs(tx, experiment)?;
             self.mend_columns(tx, experiment, &changed)?;
             self.seen = Some(unsettled);
         }
         for field in fields {
-            if is_column(field) && !self.columns.contains_key(field) {
-                let column = self.load(tx, experiment, field, None)?;
+            if !is_column(field) || self.columns.contains_key(field) {
+                continue;
+            }
+            if let Some(column) = self.load(tx, experiment, field)? {
                 self.columns.insert(field.clone(), Loaded { column, used: Instant::now() });
+                // A column of an older snapshot: the next look must go back as far.
+                if behind {
+                    self.seen = Some(unsettled);
+                }
             }
         }
         self.touch(fields);
@@ -112,7 +120,8 @@ impl Frame {
         let anew = changed.len() * RELOAD_ABOVE > self.runs.len();
         for (field, mut loaded) in std::mem::take(&mut self.columns) {
             if anew {
-                loaded.column = self.load(tx, experiment, &field, None)?;
+                let Some(column) = self.load(tx, experiment, &field)? else { continue };
+                loaded.column = column;
             } else if !changed.is_empty() {
                 let mut column = loaded.column;
                 column.reach(self.runs.len());
@@ -127,20 +136,18 @@ impl Frame {
         Ok(())
     }
 
-    fn load(
-        &self,
-        tx: &mut Tx<'_>,
-        experiment: i64,
-        field: &Field,
-        only: Option<&[RunId]>,
-    ) -> Result<Column> {
+    /// A whole column; none for a key that nobody has logged, which takes no memory.
+    fn load(&self, tx: &mut Tx<'_>, experiment: i64, field: &Field) -> Result<Option<Column>> {
+        if source(tx, experiment, field)?.is_none() {
+            return Ok(None);
+        }
         let mut column = match field {
             Field::Metric { .. } => Column::Numbers(Numbers::default()),
             _ => Column::Texts(Texts::default()),
         };
         column.reach(self.runs.len());
-        self.fill(tx, experiment, field, only, &mut column)?;
-        Ok(column)
+        self.fill(tx, experiment, field, None, &mut column)?;
+        Ok(Some(column))
     }
 
     /// Reads a column's values, of all runs or of some.

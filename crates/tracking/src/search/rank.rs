@@ -15,7 +15,7 @@ use crate::run::RunId;
 /// What a run is ordered by, for one clause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Key {
-    #[serde(rename = "n")]
+    #[serde(rename = "n", with = "bits")]
     Number(f64),
     #[serde(rename = "t")]
     Text(String),
@@ -23,6 +23,20 @@ pub(super) enum Key {
     NaN,
     #[serde(rename = "o")]
     Absent,
+}
+
+/// A double as its bits: as a decimal, a page token could lose the last one of them.
+mod bits {
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+    pub(super) fn serialize<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(value.to_bits())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+        u64::deserialize(from).map(f64::from_bits)
+    }
 }
 
 impl Key {

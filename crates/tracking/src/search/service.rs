@@ -1,14 +1,15 @@
 //! The search verb.
 
-use std::sync::PoisonError;
+use std::sync::{PoisonError, RwLockWriteGuard};
 
 use falaj_base::{Error, Result, code};
+use falaj_mlflow::error::refused;
 use falaj_mlflow::filter::{self, Expr, Field, OrderBy};
 use falaj_mlflow::{Call, page};
 use falaj_store::db::Tx;
 
 use super::datasets::Datasets;
-use super::frame::loaded_as;
+use super::frame::{Frame, loaded_as};
 use super::rank::{self, Place};
 use super::select::select;
 use crate::access::resource;
@@ -16,6 +17,9 @@ use crate::experiment::{ExperimentId, ViewType, store as experiments};
 use crate::key::{self, KeyKind};
 use crate::run::{Run, RunId, store as runs};
 use crate::{RUN_READ, Tracking};
+
+/// How many columns one search may ask for.
+const MOST_FIELDS: usize = 64;
 
 /// What is looked for.
 #[derive(Clone, Debug, Default)]
@@ -111,8 +115,14 @@ impl Tracking {
             Datasets::default()
         };
         let shared = self.0.frames.get(experiment);
-        shared.write().unwrap_or_else(PoisonError::into_inner).refresh(tx, experiment, &fields)?;
-        let frame = shared.read().unwrap_or_else(PoisonError::into_inner);
+        let mut frame = shared.write().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = frame.refresh(tx, experiment, &fields) {
+            // Half a refresh is no state to search in.
+            *frame = Frame::default();
+            return Err(error);
+        }
+        // Without a gap in which another search could let a column go.
+        let frame = RwLockWriteGuard::downgrade(frame);
         let chosen = select(&frame, &datasets, filter.as_ref(), plan.view);
         Ok(rank::first(&frame, &chosen, &order, plan.after.as_ref(), plan.limit + 1))
     }
@@ -166,6 +176,12 @@ impl Plan {
         }
         fields.sort_unstable();
         fields.dedup();
+        if fields.len() > MOST_FIELDS {
+            return Err(refused(format!(
+                "a search looks at {MOST_FIELDS} different fields at most; this one names {}",
+                fields.len()
+            )));
+        }
         Ok((filter, order, fields))
     }
 }
