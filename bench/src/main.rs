@@ -9,6 +9,7 @@ mod report;
 mod request;
 mod start;
 mod tracking;
+mod ungoverned;
 mod wire;
 
 use std::process::ExitCode;
@@ -36,9 +37,20 @@ struct Arguments {
     tracking: tracking::Options,
 }
 
+/// As the platform's own binary has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> ExitCode {
-    match measure(Arguments::parse()).await {
+    // Started by itself, as the server of `request`.
+    let outcome = if std::env::args().nth(1).as_deref() == Some("serve") {
+        let arguments = ungoverned::Arguments::parse_from(std::env::args().skip(1));
+        ungoverned::serve(arguments).await.map(|()| 0)
+    } else {
+        measure(Arguments::parse()).await
+    };
+    match outcome {
         Ok(0) => ExitCode::SUCCESS,
         Ok(missed) => {
             println!("{missed} goals were missed");

@@ -1,4 +1,4 @@
-//! The outermost layer: other spellings of a path become the one that is routed, and errors leave
+//! The outermost edge: other spellings of a path become the one that is routed, and errors leave
 //! in the words of the protocol that was spoken.
 
 use axum::extract::Request;
@@ -17,25 +17,47 @@ pub struct PathPlace {
     pub project: Name,
 }
 
-/// Rewrites the path, runs the rest, and translates what comes back.
-pub async fn speak(mut request: Request, next: Next) -> Response {
+/// What a request was put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Spoken {
+    Mlflow,
+    Ours,
+}
+
+/// Rewrites the path of a request to the one that is routed.
+pub fn hear(request: &mut Request) -> Spoken {
     if let Some((place, path)) = routed(request.uri()) {
         if let Some(place) = place {
             request.extensions_mut().insert(place);
         }
         *request.uri_mut() = path;
     }
-    if !is_ours(request.uri().path()) {
-        return next.run(request).await;
+    if is_mlflows(request.uri().path()) { Spoken::Mlflow } else { Spoken::Ours }
+}
+
+impl Spoken {
+    /// The reply in the words of the request.
+    #[must_use]
+    pub fn answer(self, response: Response) -> Response {
+        match self {
+            Self::Mlflow => translate(response),
+            Self::Ours => response,
+        }
     }
-    translate(next.run(request).await)
+}
+
+/// The same as a layer, around a router that stands alone.
+pub async fn speak(mut request: Request, next: Next) -> Response {
+    let spoken = hear(&mut request);
+    spoken.answer(next.run(request).await)
 }
 
 /// Where artifacts are named by their path.
 const FOLDERS: &str = "/api/2.0/mlflow-artifacts/artifacts/";
 
 /// Whether the path belongs to MLflow's protocol.
-fn is_ours(path: &str) -> bool {
+fn is_mlflows(path: &str) -> bool {
     let rest = path.strip_prefix("/api/2.0/").or_else(|| path.strip_prefix("/api/3.0/"));
     rest.is_some_and(|rest| rest.starts_with("mlflow"))
         || matches!(path, "/get-artifact" | "/model-versions/get-artifact" | "/v1/traces")

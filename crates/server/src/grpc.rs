@@ -3,10 +3,10 @@
 //! Must hold: a refusal by any layer reaches a gRPC caller as a gRPC status, mapped from the same
 //! error kinds as HTTP's. Health is open; reflection, like every service, needs a credential.
 
+use crate::http::Next;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::middleware::Next;
 use axum::response::Response;
 use falaj_base::error::ALL_CODES;
 use falaj_base::{Code, Error, ErrorKind, Result, code};

@@ -34,4 +34,4 @@ pub mod workers;
 
 pub use config::Config;
 pub use process::stop_signal;
-pub use serve::{Server, Started, serve};
+pub use serve::{Server, Started, serve, serve_with};

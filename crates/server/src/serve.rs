@@ -30,9 +30,19 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
     announce: impl FnOnce(&Started),
 ) -> Result<()> {
+    serve_with(config, |_| Vec::new(), shutdown, announce).await
+}
+
+/// The same, with modules of the caller's beside the platform's own.
+pub async fn serve_with(
+    config: &Config,
+    further: impl FnOnce(&Services) -> Vec<Module>,
+    shutdown: impl Future<Output = ()>,
+    announce: impl FnOnce(&Started),
+) -> Result<()> {
     let telemetry = Telemetry::install(&config.telemetry)?;
     process::harden();
-    let outcome = match Server::start(config).await {
+    let outcome = match Server::start_with(config, further).await {
         Ok(server) => {
             announce(server.started());
             server.run(shutdown).await;
@@ -79,6 +89,14 @@ pub struct Server {
 impl Server {
     /// Opens the stores, makes what a fresh installation needs, and binds the port.
     pub async fn start(config: &Config) -> Result<Self> {
+        Self::start_with(config, |_| Vec::new()).await
+    }
+
+    /// The same, with modules of the caller's beside the platform's own.
+    pub async fn start_with(
+        config: &Config,
+        further: impl FnOnce(&Services) -> Vec<Module>,
+    ) -> Result<Self> {
         config.check()?;
         let data_dir = DataDir::open(&config.data_dir)?;
         let transport = Transport::prepare(&config.server, &config.tls, data_dir.path())?;
@@ -89,6 +107,7 @@ impl Server {
         let description = Description::default();
         let readiness = Readiness::new(services.db.clone(), drain.clone());
         let mut modules = modules(&services, config);
+        modules.extend(further(&services));
         modules.push(http::module(readiness, metrics.clone(), Arc::clone(&description)));
         let workers = modules.iter_mut().flat_map(|module| module.workers.drain(..)).collect();
         let (router, table) = compose(config, &services, modules, description, &metrics, &drain)?;

@@ -21,6 +21,7 @@ const POLL: Duration = Duration::from_millis(10);
 /// How to start the server. The default is what `falaj serve` does with nothing configured.
 #[derive(Clone, Debug)]
 pub struct Setup {
+    binary: Option<PathBuf>,
     database_url: Option<String>,
     data_dir: Option<PathBuf>,
     environment: Vec<(String, String)>,
@@ -31,6 +32,7 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         Self {
+            binary: None,
             database_url: None,
             data_dir: None,
             environment: Vec::new(),
@@ -41,6 +43,13 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// Runs another program, which takes the same arguments.
+    #[must_use]
+    pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
+        self.binary = Some(path.into());
+        self
+    }
+
     /// Keeps metadata in PostgreSQL instead of SQLite.
     #[must_use]
     pub fn database_url(mut self, url: impl Into<String>) -> Self {
@@ -225,7 +234,7 @@ impl Sandbox {
     }
 
     fn spawn(&self) -> Result<Child> {
-        let binary = binary()?;
+        let binary = self.setup.binary.clone().map_or_else(binary, Ok)?;
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
         let mut command = Command::new(&binary);
         without_settings(&mut command);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use falaj_mlflow::edge;
 use falaj_web::Lifeline;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -150,7 +151,12 @@ fn service(
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(drain.clone());
         request.extensions_mut().insert(lifeline.watch());
+        // A path is rewritten before it is matched, so this lies around the router, not in it.
+        let spoken = edge::hear(&mut request);
         let answer = router.clone().call(request);
-        async move { answer.await.map(|response| response.map(|body| Held::wrap(body, busy))) }
+        async move {
+            let Ok(response) = answer.await;
+            Ok(spoken.answer(response).map(|body| Held::wrap(body, busy)))
+        }
     })
 }

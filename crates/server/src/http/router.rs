@@ -4,12 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::extract::Request;
 use axum::response::Response;
 use falaj_base::{Error, Gate, Result, code};
 use falaj_governance::identity::Authenticator;
-use falaj_mlflow::edge;
 use falaj_store::db::Db;
 use falaj_web::{Endpoint, Module, openapi, problem_response};
 use http::{Method, Uri};
@@ -22,6 +20,7 @@ use super::middleware::auth::{Door, authenticate};
 use super::middleware::body::{Intake, buffer};
 use super::middleware::context::{self, SharedGate};
 use super::middleware::deadline::{self, Deadlines};
+use super::middleware::pipeline::Pipeline;
 use super::middleware::rate::RateLimit;
 use super::middleware::shed::{self, Slots};
 use super::middleware::slow_body::{self, Patience};
@@ -67,49 +66,39 @@ pub fn build(app: App<'_>) -> Result<(Router, Vec<Route>)> {
         .method_not_allowed_fallback(wrong_method);
 
     let door = Door { authenticator: app.authenticator, rate: RateLimit::new(app.limits) };
-    let inner = inner_layers(router, app.limits, app.db, app.gate, door);
-    let table = RouteTable::new(rows.iter().cloned());
-    let whole = outer_layers(inner, app.server, app.limits, table, app.metrics);
-    // A path is rewritten before it is matched, so this layer lies around the router, not in it.
-    let spoken = Router::new().fallback_service(whole).layer(from_fn(edge::speak));
-    Ok((spoken, rows))
+    let rules = Rules::new(app.server, app.limits, RouteTable::new(rows.iter().cloned()));
+    let layers = to_the_door(app.limits, rules, app.metrics);
+    Ok((to_the_handler(layers, app.limits, app.db, app.gate, door).around(router), rows))
 }
 
-/// From the door to the handler; the last one added is the first one passed.
-fn inner_layers(
-    router: Router,
+/// From the socket to the door.
+fn to_the_door(limits: &LimitsConfig, rules: Rules, metrics: Metrics) -> Pipeline {
+    Pipeline::default()
+        .then(unread::say_so)
+        .then(request_id::assign)
+        .then_with(metrics.clone(), observe::watch)
+        .then(security_headers::add)
+        .then(grpc::translate)
+        .then(catch_panic::contain)
+        .then_with(rules, admit)
+        .then_with(Slots::new(limits, metrics), shed::limit)
+        .then_with(Deadlines::new(limits), deadline::enforce)
+}
+
+/// From the door to the handler.
+fn to_the_handler(
+    layers: Pipeline,
     limits: &LimitsConfig,
     db: Db,
     gate: Arc<dyn Gate>,
     door: Door,
-) -> Router {
-    router
-        .layer(DefaultBodyLimit::max(limits.max_decompressed_size.as_usize()))
-        .layer(from_fn_with_state(SharedGate(gate), context::build))
-        .layer(from_fn_with_state(db, idempotency::remember))
-        .layer(from_fn_with_state(Intake::new(limits), buffer))
-        .layer(from_fn_with_state(Patience::new(limits), slow_body::guard))
-        .layer(from_fn_with_state(door, authenticate))
-}
-
-/// From the socket to the door.
-fn outer_layers(
-    router: Router,
-    server: &ServerConfig,
-    limits: &LimitsConfig,
-    table: RouteTable,
-    metrics: Metrics,
-) -> Router {
-    router
-        .layer(from_fn_with_state(Deadlines::new(limits), deadline::enforce))
-        .layer(from_fn_with_state(Slots::new(limits, metrics.clone()), shed::limit))
-        .layer(from_fn_with_state(Rules::new(server, limits, table), admit))
-        .layer(from_fn(catch_panic::contain))
-        .layer(from_fn(grpc::translate))
-        .layer(from_fn(security_headers::add))
-        .layer(from_fn_with_state(metrics, observe::watch))
-        .layer(from_fn(request_id::assign))
-        .layer(from_fn(unread::say_so))
+) -> Pipeline {
+    layers
+        .then_with(door, authenticate)
+        .then_with(Patience::new(limits), slow_body::guard)
+        .then_with(Intake::new(limits), buffer)
+        .then_with(db, idempotency::remember)
+        .then_with(SharedGate(gate), context::build)
 }
 
 /// Every route of `modules`, for the middleware and for the test that walks them all.

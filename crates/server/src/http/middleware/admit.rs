@@ -1,7 +1,9 @@
 //! The checks that need only the head of a request, before anything is spent on it.
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use std::sync::Arc;
+
+use super::pipeline::Next;
+use axum::extract::Request;
 use axum::response::Response;
 use falaj_base::{Error, Result};
 
@@ -13,7 +15,7 @@ use crate::http::connection::Peer;
 use crate::http::reply::refuse;
 use crate::http::route::RouteTable;
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Rules {
     hosts: Hosts,
     origins: Origins,
@@ -47,11 +49,7 @@ impl Rules {
 ///
 /// `X-HTTP-Method-Override` and its relatives are not looked at anywhere: the method is the one
 /// on the request line.
-pub(crate) async fn admit(
-    State(rules): State<Rules>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn admit(rules: Arc<Rules>, mut request: Request, next: Next) -> Response {
     match rules.check(&mut request) {
         Ok(()) => next.run(request).await,
         Err(error) => refuse(error),

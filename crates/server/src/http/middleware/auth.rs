@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use super::pipeline::Next;
+use axum::extract::Request;
 use axum::response::Response;
 use falaj_base::{Error, Principal, PrincipalId, RequestInfo, Result};
 use falaj_governance::identity::{Authenticator, csrf};
@@ -16,7 +16,7 @@ use crate::http::reply::refuse;
 use crate::http::route::is_open;
 
 /// What it takes to let a caller in.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Door {
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) rate: RateLimit,
@@ -41,11 +41,7 @@ impl Door {
 }
 
 /// Puts the principal beside the request, or refuses it.
-pub(crate) async fn authenticate(
-    State(door): State<Door>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn authenticate(door: Arc<Door>, request: Request, next: Next) -> Response {
     if is_open(&request) {
         return next.run(request).await;
     }

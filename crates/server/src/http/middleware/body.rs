@@ -6,9 +6,11 @@
 //! sign-in needs. Transfers pass through untouched and bring their own
 //! limits.
 
+use std::sync::Arc;
+
+use super::pipeline::Next;
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::response::Response;
 use falaj_base::quantity::ByteSize;
 use falaj_base::{Error, Result, code};
@@ -27,7 +29,7 @@ use crate::http::route::{RouteKind, is_public};
 const CHUNK: usize = 16 * 1024;
 
 /// The limits on bodies of calls.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Intake {
     known: Bounds,
     public: Bounds,
@@ -144,7 +146,9 @@ fn declared_length(headers: &HeaderMap) -> Option<u64> {
 }
 
 /// Gives the handler a body that is complete, plain and within its limits.
-pub(crate) async fn buffer(State(intake): State<Intake>, request: Request, next: Next) -> Response {
+pub(crate) async fn buffer(intake: Arc<Intake>, mut request: Request, next: Next) -> Response {
+    // What extractors hold a body to that they read themselves.
+    DefaultBodyLimit::max(intake.known.unpacked.max).apply(&mut request);
     let public = is_public(&request);
     let (mut parts, body) = match RouteKind::of(&request) {
         RouteKind::Call => request.into_parts(),

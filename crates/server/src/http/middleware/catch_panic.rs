@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 
+use super::pipeline::Next;
 use axum::extract::Request;
-use axum::middleware::Next;
 use axum::response::Response;
 use falaj_base::Error;
 use futures::FutureExt;

@@ -2,24 +2,19 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use super::pipeline::Next;
+use axum::extract::Request;
 use axum::response::Response;
 use falaj_base::{Ctx, Gate, Principal, RequestInfo};
 
 /// The gate that decides, shared by all requests.
-#[derive(Clone)]
 pub(crate) struct SharedGate(pub(crate) Arc<dyn Gate>);
 
-pub(crate) async fn build(
-    State(SharedGate(gate)): State<SharedGate>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn build(gate: Arc<SharedGate>, mut request: Request, next: Next) -> Response {
     let extensions = request.extensions_mut();
     let known = (extensions.get::<Arc<Principal>>(), extensions.get::<RequestInfo>());
     if let (Some(principal), Some(info)) = known {
-        let ctx = Ctx::new(Arc::clone(principal), info.clone(), gate);
+        let ctx = Ctx::new(Arc::clone(principal), info.clone(), gate.0.clone());
         extensions.insert(ctx);
     }
     next.run(request).await

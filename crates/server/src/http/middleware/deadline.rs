@@ -6,10 +6,11 @@
 //!
 //! Must hold: a caller without a credential cannot ask for more time than `public_deadline`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use super::pipeline::Next;
+use axum::extract::Request;
 use axum::response::Response;
 use falaj_base::{Error, Result, code};
 use http::HeaderMap;
@@ -48,11 +49,7 @@ impl Deadlines {
 }
 
 /// Ends the request at its deadline.
-pub(crate) async fn enforce(
-    State(deadlines): State<Deadlines>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn enforce(deadlines: Arc<Deadlines>, request: Request, next: Next) -> Response {
     let (kind, public) = (RouteKind::of(&request), is_public(&request));
     let limit = match deadlines.of(request.headers(), kind, public) {
         Ok(None) => return next.run(request).await,

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
+use super::pipeline::Next;
 use aws_lc_rs::digest::{Context, SHA256};
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::extract::Request;
 use axum::response::Response;
 use falaj_base::{Error, Principal, PrincipalId, RequestInfo, Result, code};
 use falaj_store::db::Db;
@@ -27,7 +27,7 @@ const REPLAYED_HEADER: &str = "idempotency-replayed";
 const MAX_KEY: usize = 255;
 
 /// Answers a repeat, and prepares a first time.
-pub(crate) async fn remember(State(db): State<Db>, request: Request, next: Next) -> Response {
+pub(crate) async fn remember(db: Arc<Db>, request: Request, next: Next) -> Response {
     match attempt(&db, request, next).await {
         Ok(response) => response,
         Err(error) => refuse(error),

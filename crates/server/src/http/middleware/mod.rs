@@ -31,6 +31,7 @@ pub(crate) mod idempotency;
 pub(crate) mod observe;
 mod origin;
 mod path;
+pub(crate) mod pipeline;
 pub(crate) mod rate;
 pub(crate) mod request_id;
 pub(crate) mod security_headers;

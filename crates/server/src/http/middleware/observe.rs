@@ -2,10 +2,11 @@
 //!
 //! Must hold: neither the query (it can carry an authorisation code) nor any header is written.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::Next;
+use super::pipeline::Next;
+use axum::extract::{MatchedPath, Request};
 use axum::response::Response;
 use falaj_base::RequestInfo;
 use tracing::{Instrument, Span, field};
@@ -15,11 +16,7 @@ use crate::http::held::Held;
 use crate::metrics::{Metrics, RequestLabels};
 use crate::telemetry::continue_trace;
 
-pub(crate) async fn watch(
-    State(metrics): State<Metrics>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn watch(metrics: Arc<Metrics>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());

@@ -2,8 +2,8 @@
 //!
 //! A caller's own `x-request-id` is not taken over: it could forge another request's trail.
 
+use super::pipeline::Next;
 use axum::extract::Request;
-use axum::middleware::Next;
 use axum::response::Response;
 use falaj_base::{RequestId, RequestInfo};
 use http::{HeaderMap, HeaderName, HeaderValue};

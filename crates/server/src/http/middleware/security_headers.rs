@@ -2,8 +2,8 @@
 //!
 //! A handler that serves a page may set its own policy; what it sets is left alone.
 
+use super::pipeline::Next;
 use axum::extract::Request;
-use axum::middleware::Next;
 use axum::response::Response;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
@@ -29,11 +29,15 @@ static ALWAYS: [(HeaderName, &str); 7] = [
 /// Two years, as browsers' preload lists ask.
 const HSTS: &str = "max-age=63072000";
 
+/// How many more come on the way out: made room for once, rather than for each.
+const LATER: usize = 4;
+
 /// Adds the headers a handler has not set itself.
 pub(crate) async fn add(request: Request, next: Next) -> Response {
     let tls = request.extensions().get::<Peer>().is_some_and(|peer| peer.tls);
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
+    headers.reserve(ALWAYS.len() + LATER);
     for (name, value) in &ALWAYS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use super::pipeline::Next;
+use axum::extract::Request;
 use axum::response::Response;
 use falaj_base::{Error, Result, code};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -28,7 +28,7 @@ use crate::metrics::Metrics;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The slots of the whole server.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Slots {
     calls: Lane,
     streams: Lane,
@@ -139,7 +139,7 @@ impl Drop for Place<'_> {
 }
 
 /// Holds a slot from here until the last byte of the reply.
-pub(crate) async fn limit(State(slots): State<Slots>, request: Request, next: Next) -> Response {
+pub(crate) async fn limit(slots: Arc<Slots>, request: Request, next: Next) -> Response {
     let Some(lane) = slots.lane(RouteKind::of(&request), is_public(&request)) else {
         return next.run(request).await;
     };

@@ -6,12 +6,13 @@
 //! upload does not.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::pipeline::Next;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::extract::Request;
 use axum::response::Response;
 use falaj_base::{Error, code};
 use hyper::body::{Frame, SizeHint};
@@ -41,16 +42,12 @@ impl Patience {
     }
 }
 
-pub(crate) async fn guard(
-    State(patience): State<Patience>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn guard(patience: Arc<Patience>, request: Request, next: Next) -> Response {
     // A gRPC stream may rest between messages; pings tell whether its client still lives.
     if request.body().is_end_stream() || RouteKind::of(&request) == RouteKind::Grpc {
         return next.run(request).await;
     }
-    next.run(request.map(|body| Body::new(Paced::new(body, patience)))).await
+    next.run(request.map(|body| Body::new(Paced::new(body, *patience)))).await
 }
 
 struct Paced {

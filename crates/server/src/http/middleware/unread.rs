@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
+use super::pipeline::Next;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
-use axum::middleware::Next;
 use axum::response::Response;
 use http::header::CONNECTION;
 use http::{HeaderValue, Version};

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use falaj_base::{Clock, Error, Result, code};
 use rusqlite::Connection;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::control;
@@ -107,11 +108,20 @@ impl Writer {
     {
         let (caller, answered) = oneshot::channel();
         let job = Box::new(Work { code: Some(work), result: None, caller });
+        match self.queue.try_send(job) {
+            Ok(()) => {}
+            Err(TrySendError::Full(job)) => self.wait_for_a_place(job).await?,
+            Err(TrySendError::Closed(_)) => return Err(stopped()),
+        }
+        answered.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    async fn wait_for_a_place(&self, job: Box<dyn Job>) -> Result<()> {
         match tokio::time::timeout(QUEUE_WAIT, self.queue.send(job)).await {
             Err(_elapsed) => Err(Error::new(&code::OVERLOADED, "the write queue is full")
                 .retry_after(Duration::from_secs(1))),
             Ok(Err(_closed)) => Err(stopped()),
-            Ok(Ok(())) => answered.await.unwrap_or_else(|_| Err(stopped())),
+            Ok(Ok(())) => Ok(()),
         }
     }
 
