@@ -46,7 +46,7 @@ async fn main() -> ExitCode {
     // Started by itself, as the server of `request`.
     let outcome = if std::env::args().nth(1).as_deref() == Some("serve") {
         let arguments = ungoverned::Arguments::parse_from(std::env::args().skip(1));
-        ungoverned::serve(arguments).await.map(|()| 0)
+        Box::pin(ungoverned::serve(arguments)).await.map(|()| 0)
     } else {
         measure(Arguments::parse()).await
     };

@@ -38,7 +38,8 @@ pub(crate) async fn serve(arguments: Arguments) -> Result<()> {
     config.limits.request_burst = 10_000_000;
     config.limits.max_public_per_source = config.limits.max_public_in_flight;
     let modules = |services: &Services| vec![module(services.db.clone())];
-    falaj_server::serve_with(&config, modules, falaj_server::stop_signal(), |_| {}).await?;
+    let stop = falaj_server::stop_signal();
+    Box::pin(falaj_server::serve_with(&config, modules, stop, |_| {})).await?;
     Ok(())
 }
 
