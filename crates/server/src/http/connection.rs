@@ -143,12 +143,13 @@ fn service(
     Future: Send + 'static,
 > + Send
 + 'static {
-    let lifeline = Lifeline::default();
+    let (lifeline, stopping) = (Lifeline::default(), drain.stopping());
     hyper::service::service_fn(move |request: Request<Incoming>| {
         let busy = activity.begin();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(drain.clone());
+        request.extensions_mut().insert(stopping.clone());
         request.extensions_mut().insert(lifeline.watch());
         let answer = router.clone().call(request);
         async move { answer.await.map(|response| response.map(|body| Held::wrap(body, busy))) }

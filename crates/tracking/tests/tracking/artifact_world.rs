@@ -18,7 +18,7 @@ use falaj_store::db::{DatabaseConfig, Db, Tx};
 use falaj_store::objects::{Objects, ObjectsConfig};
 use falaj_store::{keys, objects};
 use falaj_testkit::database::Database;
-use falaj_tracking::artifact::{ArtifactConfig, SignedUrls, http as artifact};
+use falaj_tracking::artifact::{ArtifactConfig, SignedUrls};
 use falaj_tracking::run::NewRun;
 use falaj_tracking::{ExperimentId, Tracking, TrackingConfig};
 use futures::future::BoxFuture;
@@ -45,6 +45,11 @@ impl World {
     }
 
     pub(crate) async fn with(database: &Database, artifact: ArtifactConfig) -> Self {
+        let config = TrackingConfig { artifact, ..TrackingConfig::default() };
+        Self::configured(database, config).await
+    }
+
+    pub(crate) async fn configured(database: &Database, config: TrackingConfig) -> Self {
         let clock = Clock::manual(Clock::System.now());
         let db = database.open_with(&DatabaseConfig::default(), clock.clone()).await.unwrap();
         let mut modules = falaj_store::migrations();
@@ -68,12 +73,12 @@ impl World {
         let tenancy = Tenancy::new(db.clone(), epoch.clone(), local);
         tenancy.ensure_default().await.unwrap();
         let reads = ReadLog::new(db.clone(), 1000, 100);
-        let config = TrackingConfig { artifact, ..TrackingConfig::default() };
         let tracking = Tracking::new(config, db, objects.clone(), reads.clone());
         let places = Places::new(tenancy.clone(), epoch);
         let secret = keys.platform_secret("artifact-urls").unwrap();
         let urls = SignedUrls::new(&secret, None, false);
-        let router = artifact::routes(&tracking, &urls, &places)
+        let router = falaj_tracking::module(&tracking, &places, &urls)
+            .endpoints
             .into_iter()
             .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.handler))
             .layer(axum::middleware::from_fn(edge::speak));
@@ -151,6 +156,24 @@ impl World {
         let request = request.header(header::CONTENT_TYPE, "application/json");
         let request = request.header(header::HOST, "falaj.test:5000").body(body.to_string().into());
         self.ask(Some(Ctx::system("test")), request.unwrap()).await
+    }
+
+    /// The JSON answer of a request to a path below the default project, which must succeed.
+    pub(crate) async fn native(&self, method: Method, path: &str, body: Value) -> Value {
+        let (status, body) = self.native_try(method, path, body).await;
+        assert!((200..300).contains(&status), "{path}: {status} {body}");
+        body
+    }
+
+    pub(crate) async fn native_try(&self, method: Method, path: &str, body: Value) -> (u16, Value) {
+        let path = format!("/v1/tenants/default/projects/default/{path}");
+        let request = http::Request::builder().method(method).uri(path);
+        let request = request.header(header::CONTENT_TYPE, "application/json");
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        let reply = self.ask(Some(Ctx::system("test")), request.body(body).unwrap()).await;
+        let status = reply.status().as_u16();
+        let bytes = bytes(reply).await;
+        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
     }
 
     pub(crate) async fn put(&self, path: &str, body: impl Into<Body>) {

@@ -6,7 +6,12 @@ mod artifact_files;
 mod artifact_owners;
 mod artifact_parts;
 mod artifact_world;
+mod console;
+mod hold;
 mod metric;
+mod projection;
+mod purge;
+mod recipe;
 
 use falaj_governance::{epoch, residency, tenancy};
 use falaj_store::db::Db;
