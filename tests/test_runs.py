@@ -1,11 +1,10 @@
 """Runs by the command line: run a command, follow it, compare, do it again, and delete for good."""
 
 import json
-import os
 import signal
+import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -197,3 +196,55 @@ def test_a_log_is_followed_while_it_grows(falaj, server, admin):
         admin.post("/api/2.0/mlflow/runs/update", json={"run_id": run, "status": "FINISHED", "end_time": 1})
         assert process.communicate(timeout=30)[0] == ""
     assert process.returncode == 0
+
+
+def create_by_hand(server, token, body):
+    """Sends a creation on a connection of its own; the connection, with the reply still to be read."""
+    text = json.dumps(body)
+    stream = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    stream.sendall((f"POST /api/2.0/mlflow/runs/create HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+                    f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+                    f"Content-Length: {len(text)}\r\n\r\n{text}").encode())
+    return stream
+
+
+def run_of(stream):
+    reply = b""
+    while b"run_id" not in reply or not reply.rstrip().endswith(b"}"):
+        piece = stream.recv(65536)
+        assert piece, reply
+        reply += piece
+    return json.loads(reply.split(b"\r\n\r\n", 1)[1])["run"]["info"]["run_id"]
+
+
+def test_a_creation_is_repeated_after_a_lost_reply_and_happens_once(server, admin):
+    token = server.admin_token()
+    experiment = admin.post("/api/2.0/mlflow/experiments/create", json={"name": "repeated"}).json()["experiment_id"]
+
+    def runs():
+        found = admin.post("/api/2.0/mlflow/runs/search", json={"experiment_ids": [experiment]}).json()
+        return [run["info"]["run_id"] for run in found.get("runs", [])]
+
+    body = {"experiment_id": experiment, "start_time": 1700000000000, "run_name": "once"}
+    lost = create_by_hand(server, token, body)
+    lost.recv(1)  # The reply has begun, so the run is made; the rest of it never arrives.
+    made = runs()
+    assert len(made) == 1
+    lost.shutdown(socket.SHUT_RDWR)
+    # The server answers the end of a connection with the end of it.
+    lost.settimeout(10)
+    lost.close()
+    # A connection that is gone is noticed by the time another one has been opened, used and closed.
+    for _ in range(20):
+        assert admin.get("/health/live", headers={"Connection": "close"}).status_code == 200
+    with create_by_hand(server, token, body) as again:
+        assert run_of(again) == made[0]
+    assert runs() == made
+
+    # Workers that start alike at the same moment, each on a living connection, are two.
+    body["run_name"] = "twice"
+    with create_by_hand(server, token, body) as one, create_by_hand(server, token, body) as two:
+        first = run_of(one)
+        assert run_of(two) != first
+        # And once something was logged, a repeat is a second run however its connection ended.
+    assert len(runs()) == 3

@@ -160,6 +160,7 @@ pub fn module(tracking: &Tracking, places: &Places, urls: &SignedUrls) -> Module
         .routes(native::routes(&native))
         .worker(tracking.0.compactor.worker())
         .worker(purge::worker(tracking))
+        .worker(run::teller(tracking))
         .worker(run::forgetter(tracking.db().clone()));
     artifact::workers(tracking).into_iter().fold(module, Module::worker)
 }

@@ -11,6 +11,7 @@ pub static MIGRATIONS: &[Migration] = &[
     Migration { version: 6, name: "run creations", sql: crate::run::CREATION_SCHEMA },
     Migration { version: 7, name: "purging, retention and holds", sql: crate::purge::SCHEMA },
     Migration { version: 8, name: "console logs", sql: crate::console::SCHEMA },
+    Migration { version: 9, name: "living servers", sql: crate::run::NEIGHBOURS_SCHEMA },
 ];
 
 /// `no` counts over the whole database and is what other tables refer to; `id` counts within a

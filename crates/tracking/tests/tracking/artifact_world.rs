@@ -16,6 +16,7 @@ use falaj_governance::{epoch, residency, tenancy};
 use falaj_mlflow::{Call, Places, edge};
 use falaj_store::db::{DatabaseConfig, Db, Tx};
 use falaj_store::objects::{Objects, ObjectsConfig};
+use falaj_store::worker::Worker;
 use falaj_store::{keys, objects};
 use falaj_testkit::database::Database;
 use falaj_tracking::artifact::{ArtifactConfig, SignedUrls};
@@ -33,6 +34,7 @@ pub(crate) struct World {
     pub(crate) clock: Clock,
     pub(crate) objects: Objects,
     router: Router,
+    workers: Vec<Worker>,
     places: Places,
     tenancy: Tenancy,
     reads: ReadLog,
@@ -77,12 +79,13 @@ impl World {
         let places = Places::new(tenancy.clone(), epoch);
         let secret = keys.platform_secret("artifact-urls").unwrap();
         let urls = SignedUrls::new(&secret, None, false);
-        let router = falaj_tracking::module(&tracking, &places, &urls)
-            .endpoints
+        let falaj_web::Module { endpoints, workers, .. } =
+            falaj_tracking::module(&tracking, &places, &urls);
+        let router = endpoints
             .into_iter()
             .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.handler))
             .layer(axum::middleware::from_fn(edge::speak));
-        Self { tracking, clock, objects, router, places, tenancy, reads, _folder: folder }
+        Self { tracking, clock, objects, router, workers, places, tenancy, reads, _folder: folder }
     }
 
     pub(crate) fn db(&self) -> &Db {
@@ -201,6 +204,12 @@ impl World {
         };
         let entries = self.db().read(read).await.unwrap();
         entries.iter().map(|entry| serde_json::from_str(entry).unwrap()).collect()
+    }
+
+    /// Lets the server tell others on the same database what it knows.
+    pub(crate) async fn tell(&self) {
+        let teller = self.workers.iter().find(|worker| worker.name == "run-creation-tell");
+        teller.unwrap().run().await.unwrap();
     }
 
     pub(crate) fn later(&self, by: Duration) {

@@ -12,6 +12,7 @@ mod metric;
 mod projection;
 mod purge;
 mod recipe;
+mod repeated;
 
 use falaj_governance::{epoch, residency, tenancy};
 use falaj_store::db::Db;
