@@ -55,11 +55,7 @@ struct Media {
     items: Vec<Item>,
 }
 
-async fn list(
-    n: Arc<Native>,
-    ctx: Ctx,
-    input: Input<RunPath, MediaQuery>,
-) -> Result<Ok200<Media>> {
+async fn list(n: Arc<Native>, ctx: Ctx, input: Input<RunPath, MediaQuery>) -> Result<Ok200<Media>> {
     let call = n.call(&ctx, &input.path.tenant, &input.path.project).await?;
     let items = n.tracking().media(&call, &input.path.run, input.query.key.as_deref()).await?;
     Ok(Ok200(Media { items }))
@@ -82,7 +78,9 @@ impl Tracking {
             let below = root.join(folder)?;
             let files = self.files_below(project, &below, MOST).await?;
             if files.len() >= MOST {
-                let text = format!("the run has more than {MOST} files in {folder}: list them as artifacts");
+                let text = format!(
+                    "the run has more than {MOST} files in {folder}: list them as artifacts"
+                );
                 return Err(Error::new(&falaj_base::code::TOO_LARGE, text));
             }
             let skip = root.as_str().len() + 1;
@@ -111,7 +109,8 @@ fn read(path: &str, size: u64) -> Option<Item> {
 /// The name that `mlflow.log_image` gives. A slash in the key is written as `#`.
 fn image(name: &str) -> Option<(String, i64, Option<i64>)> {
     for mark in ['+', '%'] {
-        let (step_mark, time_mark) = (format!("{mark}step{mark}"), format!("{mark}timestamp{mark}"));
+        let (step_mark, time_mark) =
+            (format!("{mark}step{mark}"), format!("{mark}timestamp{mark}"));
         let Some((key, rest)) = name.split_once(&step_mark) else { continue };
         let Some((step, rest)) = rest.split_once(&time_mark) else { continue };
         let time = rest.split(mark).next().and_then(|time| time.parse().ok());

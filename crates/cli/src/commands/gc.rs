@@ -99,6 +99,9 @@ mod tests {
     fn reports_are_summed() {
         let part = |runs: u64, more: bool| json!({ "runs": runs, "files": 2, "more": more });
         let sum = add(Some(add(None, part(3, true))), part(4, false));
-        assert_eq!((&sum["runs"], &sum["files"], &sum["more"]), (&json!(7), &json!(4), &json!(false)));
+        assert_eq!(
+            (&sum["runs"], &sum["files"], &sum["more"]),
+            (&json!(7), &json!(4), &json!(false))
+        );
     }
 }

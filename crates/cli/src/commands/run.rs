@@ -104,8 +104,10 @@ enum Commands {
         key: Option<String>,
     },
     /// Print the console output of a run, and with --follow what is to come
-    #[command(after_help = "Examples:\n  falaj run log 0192f0c1a2b37e6f8d9a0b1c2d3e4f50 --follow\n  \
-        falaj run log 0192f0c1a2b37e6f8d9a0b1c2d3e4f50 --tail 4096 --raw > console.log")]
+    #[command(
+        after_help = "Examples:\n  falaj run log 0192f0c1a2b37e6f8d9a0b1c2d3e4f50 --follow\n  \
+        falaj run log 0192f0c1a2b37e6f8d9a0b1c2d3e4f50 --tail 4096 --raw > console.log"
+    )]
     Log(console::Log),
     /// Follow the status and metrics of a run until it ends
     #[command(after_help = "Example:\n  falaj run follow 0192f0c1a2b37e6f8d9a0b1c2d3e4f50")]

@@ -62,7 +62,8 @@ async fn files_of_versions_stay_until_the_versions_go() {
         assert_eq!(world.get(&in_run).await.0, 404);
         assert_eq!(world.get(&in_model).await.0, 200);
         // What is gone cannot be registered any more.
-        let late = json!({ "name": "thing", "source": format!("runs:/{run}/model"), "run_id": run });
+        let late =
+            json!({ "name": "thing", "source": format!("runs:/{run}/model"), "run_id": run });
         assert_eq!(world.post("/model-versions/create", late).await.0, 400);
         ok(purge("experiments/0").await);
         assert_eq!(world.get(&in_model).await.0, 404);

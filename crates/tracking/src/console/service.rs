@@ -143,7 +143,11 @@ mod tests {
             (8, 1, 7, None),
             (u64::MAX, 9, 7, None),
         ] {
-            assert_eq!(is_repeat(offset, count, length).ok(), expected, "{offset} {count} {length}");
+            assert_eq!(
+                is_repeat(offset, count, length).ok(),
+                expected,
+                "{offset} {count} {length}"
+            );
         }
     }
 }

@@ -24,7 +24,8 @@ pub(crate) fn find_by_name(
     project: ProjectId,
     name: &str,
 ) -> Result<Option<Experiment>> {
-    let sql = format!("SELECT {COLUMNS} FROM experiment WHERE project = $1 AND name = $2 AND id >= 0");
+    let sql =
+        format!("SELECT {COLUMNS} FROM experiment WHERE project = $1 AND name = $2 AND id >= 0");
     let row = tx.query_opt(&sql, &params![project, name])?;
     row.map(|row| with_tags(tx, &row)).transpose()
 }
@@ -38,7 +39,8 @@ pub(crate) fn number(tx: &mut Tx<'_>, project: ProjectId, id: ExperimentId) -> R
 
 /// All experiments of a project, with their tags.
 pub(crate) fn all(tx: &mut Tx<'_>, project: ProjectId) -> Result<Vec<Experiment>> {
-    let sql = format!("SELECT {COLUMNS} FROM experiment WHERE project = $1 AND id >= 0 ORDER BY id");
+    let sql =
+        format!("SELECT {COLUMNS} FROM experiment WHERE project = $1 AND id >= 0 ORDER BY id");
     let mut found: Vec<Experiment> =
         tx.query(&sql, &params![project])?.iter().map(read).collect::<Result<_>>()?;
     let tags = tx.query(

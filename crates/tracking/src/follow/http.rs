@@ -20,7 +20,11 @@ use crate::native::{Native, RUN_FOLLOW, RunPath, run_path};
 pub(crate) fn routes(native: &Arc<Native>) -> Vec<Endpoint> {
     let streaming = native.clone();
     let follow = routing::get(
-        move |Extension(ctx), stopping: Option<Extension<Stopping>>, path, headers, RawQuery(query)| {
+        move |Extension(ctx),
+              stopping: Option<Extension<Stopping>>,
+              path,
+              headers,
+              RawQuery(query)| {
             let stopping = stopping.map(|Extension(stopping)| stopping).unwrap_or_default();
             answer(streaming.clone(), ctx, stopping, path, headers, query)
         },
@@ -34,7 +38,10 @@ const DOC: Doc = Doc {
     gives: Some("text/event-stream"),
     status: 200,
     query: &[
-        ("what", "`status`, `metrics` and `log`, with commas between; status and metrics if absent"),
+        (
+            "what",
+            "`status`, `metrics` and `log`, with commas between; status and metrics if absent",
+        ),
         ("offset", "Where in the log to begin; the Last-Event-ID header goes on where it ended"),
     ],
 };

@@ -180,10 +180,8 @@ impl Follower {
         if !news.is_empty() {
             self.event(&mut text, "metrics", &json!({ "metrics": news }));
         }
-        let over = matches!(
-            seen.status,
-            RunStatus::Finished | RunStatus::Failed | RunStatus::Killed
-        );
+        let over =
+            matches!(seen.status, RunStatus::Finished | RunStatus::Failed | RunStatus::Killed);
         if (self.what.status && is_new && !(self.first && resumed)) || (over && all_told) {
             let data = json!({
                 "run_id": self.run.to_string(), "run_name": seen.name,

@@ -28,7 +28,12 @@ pub(super) fn routes(native: &Arc<Native>) -> Vec<Endpoint> {
         .get(RUN, &RUN_READ, "Show a run", show)
         .delete(RUN, &RUN_DELETE, "Delete a run, recoverably", delete)
         .post(RUN_RESTORE, &RUN_DELETE, "Restore a deleted run", restore)
-        .get(RUN_METRICS, &RUN_READ, "Read a run's latest metrics, or one metric's history", metrics)
+        .get(
+            RUN_METRICS,
+            &RUN_READ,
+            "Read a run's latest metrics, or one metric's history",
+            metrics,
+        )
         .into()
 }
 
@@ -215,8 +220,7 @@ async fn metrics(
         last: asked.last_step.unwrap_or(Steps::ALL.last),
     };
     let runs = [input.path.run];
-    let found =
-        n.tracking().sampled_histories(&call, &runs, &key, steps, (max, sampling)).await?;
+    let found = n.tracking().sampled_histories(&call, &runs, &key, steps, (max, sampling)).await?;
     let points = found.into_iter().flat_map(|(_, points)| points);
     Ok(Ok200(Metrics { items: points.map(|point| keyed(&key, point)).collect() }))
 }

@@ -10,7 +10,7 @@ use falaj_store::db::{Tx, params};
 use uuid::Uuid;
 
 use super::service::Gone;
-use super::store::{self, Subject, Task};
+use super::store::{self, Subject, Task, Which};
 use crate::Tracking;
 use crate::artifact::{ArtifactPath, Purged, proxied_path};
 use crate::metric;
@@ -36,16 +36,11 @@ impl Step {
 }
 
 impl Tracking {
-    /// Clears away what is purged of one experiment, or of all, until there is nothing left or
-    /// the time is over.
-    pub(super) async fn clear_away(
-        &self,
-        experiment: Option<i64>,
-        until: Option<Instant>,
-    ) -> Result<Gone> {
+    /// Clears away what is purged, until there is nothing left or the time is over.
+    pub(super) async fn clear_away(&self, which: Which, until: Option<Instant>) -> Result<Gone> {
         let mut gone = Gone::default();
         loop {
-            let next = self.db().read(move |tx| store::next_task(tx, experiment)).await?;
+            let next = self.db().read(move |tx| store::next_task(tx, which)).await?;
             let Some(task) = next else { return Ok(gone) };
             loop {
                 if until.is_some_and(|until| Instant::now() >= until) {
@@ -72,7 +67,8 @@ fn step(tx: &mut Tx<'_>, task: &Task) -> Result<Step> {
             if let Some(step) = files(tx, task)? {
                 return Ok(step);
             }
-            for table in ["logged_model_param", "logged_model_tag", "logged_model_metric", "run_model"]
+            for table in
+                ["logged_model_param", "logged_model_tag", "logged_model_metric", "run_model"]
             {
                 let sql = format!("DELETE FROM {table} WHERE model = $1");
                 tx.execute(&sql, &params![model])?;

@@ -6,53 +6,23 @@ use falaj_base::{Ctx, Error, ProjectId, Resource, Result, Scope, TenantId, Times
 use falaj_mlflow::Call;
 use falaj_store::db::{Tx, params};
 use falaj_store::record::Change;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::keeper::References;
+use super::report::GcReport;
 use super::service::{Act, Gone, condemn_experiment, condemn_model, condemn_run};
-use super::store::{self, Due};
+use super::store::{self, Due, Place, Which};
 use super::{hold, retention};
 use crate::experiment::ExperimentId;
 use crate::{EXPERIMENT_PURGE, GC, RUN_PURGE, RUN_READ, Tracking};
 
-/// How many things that stay are named in a reply.
-const NAMED: usize = 100;
+/// How much of the bin is looked at at a time.
+const AT_ONCE: usize = 1000;
 
 /// Which part of the bin is meant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gc {
     /// Days since deletion; the project's retention if absent.
     pub older_than_days: Option<i64>,
-}
-
-/// What garbage there is, or what became of it.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct GcReport {
-    /// Deleted before this moment is old enough.
-    pub before: Option<Timestamp>,
-    pub experiments: u64,
-    pub runs: u64,
-    pub logged_models: u64,
-    /// Files deleted so far, and their bytes.
-    pub files: u64,
-    pub bytes: u64,
-    /// What stays although it is old enough, and why; the first hundred.
-    pub kept: Vec<KeptItem>,
-    /// How many stay.
-    pub kept_count: u64,
-    /// Whether there is more: ask again.
-    pub more: bool,
-    /// Whether rows or files are still being cleared away in the background.
-    pub pending: bool,
-}
-
-/// Something that stays, and why.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct KeptItem {
-    pub kind: &'static str,
-    pub id: String,
-    pub why: String,
 }
 
 /// On whose word garbage is collected.
@@ -77,34 +47,22 @@ impl Tracking {
     /// What would be purged, of the experiments that the caller may read.
     pub async fn garbage(&self, call: &Call, gc: Gc) -> Result<GcReport> {
         call.ctx.filtered(&RUN_READ);
-        let (project, before) = (call.place.id, self.cutoff(call.place.id, gc).await?);
-        let place = call.place.clone();
-        let ctx = call.ctx.clone();
-        let this = self.clone();
-        self.db()
-            .read(move |tx| {
-                let seen = |due: &Due| {
-                    let resource = crate::access::resource(&place, due.experiment(), false);
-                    ctx.allows(&RUN_READ, &resource)
-                };
-                let due = store::due(tx, project, before.micros() / 1000)?;
-                let held = hold::all(tx, project)?;
-                let kept = References::seen(tx, project, this.keeper())?;
-                let mut report = GcReport { before: Some(before), ..GcReport::default() };
-                for due in due.into_iter().filter(seen) {
-                    let hold = held.iter().find(|hold| hold.covers(Some(due.experiment())));
-                    let why = match hold {
-                        Some(hold) => Err(hold.refusal()),
-                        None => due.check(&kept),
-                    };
-                    match why {
-                        Ok(()) => report.count(&due),
-                        Err(error) => report.keep(&due, &error),
-                    }
+        let before = self.cutoff(call.place.id, gc).await?;
+        let mut report = GcReport { before: Some(before), ..GcReport::default() };
+        let mut from = Some(Place::START);
+        while let Some(place) = from.take() {
+            let (found, next) = self.judged(call.place.id, before, place).await?;
+            for (due, in_the_way) in found {
+                let resource = crate::access::resource(&call.place, due.experiment(), false);
+                match in_the_way {
+                    _ if !call.ctx.allows(&RUN_READ, &resource) => {}
+                    None => report.count(&due),
+                    Some(error) => report.keep(&due, &error),
                 }
-                Ok(report)
-            })
-            .await
+            }
+            from = next;
+        }
+        Ok(report)
     }
 
     /// Purges what is old enough, at most so much in one call.
@@ -121,7 +79,8 @@ impl Tracking {
         };
         let mut report = self.collect(&collector, before, self.config().purge.max_gc).await?;
         let until = std::time::Instant::now() + self.config().purge.patience.get();
-        let Gone { files, bytes, pending } = self.clear_away(None, Some(until)).await?;
+        let Gone { files, bytes, pending } =
+            self.clear_away(Which::Project(call.place.id), Some(until)).await?;
         (report.files, report.bytes, report.pending) = (files, bytes, pending);
         let (ctx, shown) = (call.ctx.clone(), report.clone());
         self.db()
@@ -145,62 +104,96 @@ impl Tracking {
         before: Timestamp,
         limit: usize,
     ) -> Result<GcReport> {
-        let project = by.project;
-        let cutoff = before.micros() / 1000;
-        let due = self.db().read(move |tx| store::due(tx, project, cutoff)).await?;
         let mut report = GcReport { before: Some(before), ..GcReport::default() };
         let mut asked: HashSet<(&'static str, ExperimentId)> = HashSet::new();
-        for due in due {
-            if report.purged() >= limit as u64 {
-                report.more = true;
-                break;
-            }
-            let resource = by.resource(due.experiment());
-            let action = match due {
-                Due::Experiment(_) => &EXPERIMENT_PURGE,
-                _ => &RUN_PURGE,
-            };
-            if !by.ctx.allows(action, &resource) {
-                let text = format!("{} is not allowed to you there", action.name);
-                report.keep(&due, &Error::new(&code::FORBIDDEN, text));
-                continue;
-            }
-            if asked.insert((action.name, due.experiment())) {
-                by.ctx.authorize(action, &resource).await?;
-            }
-            let (by, this, one) = (by.clone(), self.clone(), due.clone());
-            let purged = self.db().write(move |tx| {
-                let kept = References::read(tx, by.project, this.keeper())?;
-                let act = Act {
-                    ctx: &by.ctx,
-                    project: by.project,
-                    resource: &resource,
-                    force: false,
-                    why: by.why,
+        let mut from = Some(Place::START);
+        while let Some(place) = from.take() {
+            let (found, next) = self.judged(by.project, before, place).await?;
+            for (due, in_the_way) in found {
+                if report.purged() >= limit as u64 {
+                    report.more = true;
+                    return Ok(report);
+                }
+                let outcome = match in_the_way {
+                    Some(error) => Err(error),
+                    None => self.collect_one(by, &due, &mut asked).await,
                 };
-                match one {
-                    Due::Experiment(id) => condemn_experiment(tx, act, id, &kept),
-                    Due::Run(experiment, run) => condemn_run(tx, act, experiment, run, &kept),
-                    Due::Model(experiment, model) => {
-                        condemn_model(tx, act, experiment, model, &kept)
-                    }
+                match outcome {
+                    Ok(()) => report.count(&due),
+                    // Held, in use, not allowed, restored or purged meanwhile.
+                    Err(error) if is_in_the_way(&error) => report.keep(&due, &error),
+                    Err(error) => return Err(error),
                 }
-            });
-            match purged.await {
-                Ok(_) => {
-                    match &due {
-                        Due::Experiment(_) => self.0.homes.clear(),
-                        Due::Run(_, run) => self.0.homes.forget(*run),
-                        Due::Model(..) => {}
-                    }
-                    report.count(&due);
-                }
-                // Held, in use, restored or purged meanwhile.
-                Err(error) if is_in_the_way(&error) => report.keep(&due, &error),
-                Err(error) => return Err(error),
             }
+            from = next;
         }
         Ok(report)
+    }
+
+    /// A part of the bin, with what is in the way of each at this moment.
+    async fn judged(
+        &self,
+        project: ProjectId,
+        before: Timestamp,
+        from: Place,
+    ) -> Result<(Vec<(Due, Option<Error>)>, Option<Place>)> {
+        let this = self.clone();
+        self.db()
+            .read(move |tx| {
+                let cutoff = before.micros() / 1000;
+                let (found, next) = store::due(tx, project, cutoff, &from, AT_ONCE)?;
+                let held = hold::all(tx, project)?;
+                let kept = References::seen(tx, project, this.keeper())?;
+                let judged = found.into_iter().map(|due| {
+                    let hold = held.iter().find(|hold| hold.covers(Some(due.experiment())));
+                    let error = match hold {
+                        Some(hold) => Some(hold.refusal()),
+                        None => due.check(&kept).err(),
+                    };
+                    (due, error)
+                });
+                Ok((judged.collect(), next))
+            })
+            .await
+    }
+
+    /// Purges one thing, which is looked at again.
+    async fn collect_one(
+        &self,
+        by: &Collector,
+        due: &Due,
+        asked: &mut HashSet<(&'static str, ExperimentId)>,
+    ) -> Result<()> {
+        let resource = by.resource(due.experiment());
+        let action = match due {
+            Due::Experiment(_) => &EXPERIMENT_PURGE,
+            Due::Run(..) | Due::Model(..) => &RUN_PURGE,
+        };
+        if !by.ctx.allows(action, &resource) {
+            let text = format!("{} is not allowed to you there", action.name);
+            return Err(Error::new(&code::FORBIDDEN, text));
+        }
+        if asked.insert((action.name, due.experiment())) {
+            by.ctx.authorize(action, &resource).await?;
+        }
+        let (by, this, one) = (by.clone(), self.clone(), due.clone());
+        let purged = self.db().write(move |tx| {
+            let kept = References::read(tx, by.project, this.keeper())?;
+            let (ctx, project, why) = (&by.ctx, by.project, by.why);
+            let act = Act { ctx, project, resource: &resource, force: false, why };
+            match one {
+                Due::Experiment(id) => condemn_experiment(tx, act, id, &kept),
+                Due::Run(experiment, run) => condemn_run(tx, act, experiment, run, &kept),
+                Due::Model(experiment, model) => condemn_model(tx, act, experiment, model, &kept),
+            }
+        });
+        purged.await?;
+        match due {
+            Due::Experiment(_) => self.0.homes.clear(),
+            Due::Run(_, run) => self.0.homes.forget(*run),
+            Due::Model(..) => {}
+        }
+        Ok(())
     }
 
     /// Before when something must have been deleted.
@@ -224,61 +217,17 @@ impl Tracking {
     }
 
     pub(super) fn moment_before(&self, days: i64) -> Timestamp {
-        let age = std::time::Duration::from_millis(days.unsigned_abs() * retention::DAY_MS.unsigned_abs());
+        let age = std::time::Duration::from_millis(
+            days.unsigned_abs() * retention::DAY_MS.unsigned_abs(),
+        );
         // What was deleted this very millisecond is old enough for zero days.
         self.db().now() - age + std::time::Duration::from_millis(1)
     }
 }
 
 fn is_in_the_way(error: &Error) -> bool {
-    [&code::LEGAL_HOLD, &code::IN_USE, &code::INVALID_STATE, &code::NOT_FOUND]
+    [&code::LEGAL_HOLD, &code::IN_USE, &code::FORBIDDEN, &code::INVALID_STATE, &code::NOT_FOUND]
         .contains(&error.code())
-}
-
-impl Due {
-    fn experiment(&self) -> ExperimentId {
-        match self {
-            Self::Experiment(id) | Self::Run(id, _) | Self::Model(id, _) => *id,
-        }
-    }
-
-    fn check(&self, kept: &References) -> Result<()> {
-        match self {
-            Self::Experiment(id) => kept.check_experiment(*id),
-            Self::Run(_, run) => kept.check_run(*run),
-            Self::Model(_, model) => kept.check_model(*model),
-        }
-    }
-
-    fn named(&self) -> (&'static str, String) {
-        match self {
-            Self::Experiment(id) => ("experiment", id.to_string()),
-            Self::Run(_, run) => ("run", run.to_string()),
-            Self::Model(_, model) => ("logged-model", model.to_string()),
-        }
-    }
-}
-
-impl GcReport {
-    fn purged(&self) -> u64 {
-        self.experiments + self.runs + self.logged_models
-    }
-
-    fn count(&mut self, due: &Due) {
-        match due {
-            Due::Experiment(_) => self.experiments += 1,
-            Due::Run(..) => self.runs += 1,
-            Due::Model(..) => self.logged_models += 1,
-        }
-    }
-
-    fn keep(&mut self, due: &Due, why: &Error) {
-        self.kept_count += 1;
-        if self.kept.len() < NAMED {
-            let (kind, id) = due.named();
-            self.kept.push(KeptItem { kind, id, why: why.message().to_owned() });
-        }
-    }
 }
 
 /// The tenant that a project belongs to.

@@ -7,8 +7,9 @@ use falaj_web::{Endpoint, Input, NoContent, Ok200, Routes};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::gc::{Gc, GcReport};
+use super::gc::Gc;
 use super::hold::{Hold, NewHold};
+use super::report::GcReport;
 use super::retention::Retention;
 use super::service::Gone;
 use crate::native::{
@@ -139,11 +140,7 @@ async fn set_retention(
     n.tracking().set_retention(&call, input.body.deleted_days).await.map(Ok200)
 }
 
-async fn holds(
-    n: Arc<Native>,
-    ctx: Ctx,
-    input: Input<ProjectPath>,
-) -> Result<Ok200<Page<Hold>>> {
+async fn holds(n: Arc<Native>, ctx: Ctx, input: Input<ProjectPath>) -> Result<Ok200<Page<Hold>>> {
     let call = n.call(&ctx, &input.path.tenant, &input.path.project).await?;
     let items = n.tracking().holds(&call).await?;
     Ok(Ok200(Page { items, next_page_token: None }))

@@ -13,7 +13,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::keeper::References;
-use super::store::{self, Subject, Task};
+use super::store::{self, Subject, Task, Which};
 use super::{Keeper, hold};
 use crate::access::{no_experiment, no_run};
 use crate::artifact::proxied_path;
@@ -102,7 +102,7 @@ impl Tracking {
     /// Clears away for as long as a caller should wait for it.
     pub(super) async fn clear_soon(&self, experiment: i64) -> Result<Gone> {
         let until = Instant::now() + self.config().purge.patience.get();
-        self.clear_away(Some(experiment), Some(until)).await
+        self.clear_away(Which::Experiment(experiment), Some(until)).await
     }
 }
 
@@ -114,10 +114,11 @@ pub(super) fn condemn_run(
     run: RunId,
     kept: &References,
 ) -> Result<i64> {
-    hold::check(tx, act.project, Some(experiment_id))?;
     kept.check_run(run)?;
-    // Whoever is writing to it is done, and nobody begins.
+    // Whoever is writing to it is done, and nobody begins. Those who write files ask for holds
+    // last, and so does this: nobody waits for each other crosswise.
     crate::artifact::lock_run(tx, act.project, run)?;
+    hold::check(tx, act.project, Some(experiment_id))?;
     let gone = || no_run(&run.to_string());
     runs::touch(tx, run)?.ok_or_else(gone)?;
     let info = runs::find(tx, run)?.ok_or_else(gone)?;
@@ -154,10 +155,10 @@ pub(super) fn condemn_model(
     model: ModelId,
     kept: &References,
 ) -> Result<i64> {
-    hold::check(tx, act.project, Some(experiment_id))?;
     kept.check_model(model)?;
     tx.lock(&format!("logged-model/{model}"))?;
     crate::artifact::lock_model(tx, act.project, &model.to_string())?;
+    hold::check(tx, act.project, Some(experiment_id))?;
     let found = models::find(tx, model)?.ok_or_else(|| no_model(&model.to_string()))?;
     check_stage(act.force, found.stage, &format!("logged model {model}"))?;
     models::delete(tx, model)?;
@@ -190,11 +191,11 @@ pub(super) fn condemn_experiment(
     id: ExperimentId,
     kept: &References,
 ) -> Result<i64> {
-    hold::check(tx, act.project, Some(id))?;
     kept.check_experiment(id)?;
     tx.lock(&format!("experiments/{}", act.project))?;
     // Runs, models and files that are on their way in come in first, or not at all.
     experiments::lock(tx, act.project, id)?;
+    hold::check(tx, act.project, Some(id))?;
     let found = experiments::find(tx, act.project, id)?.ok_or_else(|| no_experiment(id))?;
     check_stage(act.force, found.stage, &format!("experiment {id}"))?;
     store::hide_experiment(tx, act.project, found.no, id)?;

@@ -1,7 +1,7 @@
 //! What is being purged, as rows; and finding what could be.
 
 use falaj_base::{ProjectId, Result};
-use falaj_store::db::{Row, Tx, params};
+use falaj_store::db::{Row, Tx, Value, params};
 use uuid::Uuid;
 
 use crate::experiment::ExperimentId;
@@ -75,20 +75,27 @@ pub(super) fn add(tx: &mut Tx<'_>, task: &Task) -> Result<()> {
     .map(drop)
 }
 
-/// The next task, of one experiment or of any. Runs and models come before experiments, which wait
-/// for theirs.
-pub(super) fn next_task(tx: &mut Tx<'_>, experiment: Option<i64>) -> Result<Option<Task>> {
-    let columns = "id, kind, project, subject, experiment, experiment_id, folder";
-    let row = match experiment {
-        Some(no) => tx.query_opt(
-            &format!("SELECT {columns} FROM purge WHERE experiment = $1 ORDER BY kind, id LIMIT 1"),
-            &params![no],
-        )?,
-        None => {
-            tx.query_opt(&format!("SELECT {columns} FROM purge ORDER BY kind, id LIMIT 1"), &[])?
-        }
+/// Which tasks are meant.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Which {
+    /// Those of an experiment, by its number in the database.
+    Experiment(i64),
+    Project(ProjectId),
+    Any,
+}
+
+/// The next task. Runs and models come before experiments, which wait for theirs.
+pub(super) fn next_task(tx: &mut Tx<'_>, which: Which) -> Result<Option<Task>> {
+    let (only, values) = match which {
+        Which::Experiment(no) => ("WHERE experiment = $1", vec![Value::from(no)]),
+        Which::Project(project) => ("WHERE project = $1", vec![Value::from(project)]),
+        Which::Any => ("", Vec::new()),
     };
-    row.as_ref().map(read).transpose()
+    let sql = format!(
+        "SELECT id, kind, project, subject, experiment, experiment_id, folder FROM purge {only}
+         ORDER BY kind, id LIMIT 1"
+    );
+    tx.query_opt(&sql, &values)?.as_ref().map(read).transpose()
 }
 
 /// Whether anything else of the task's experiment is still to be cleared away.
@@ -138,47 +145,65 @@ pub(super) enum Due {
     Model(ExperimentId, ModelId),
 }
 
-/// What went to the bin of a project before `before`, in milliseconds: whole experiments first,
-/// then single runs and models of the others.
-pub(super) fn due(tx: &mut Tx<'_>, project: ProjectId, before: i64) -> Result<Vec<Due>> {
-    let mut all = Vec::new();
-    let rows = tx.query(
-        "SELECT id FROM experiment WHERE project = $1 AND id >= 0 AND stage = 'deleted'
-         AND updated_at < $2 ORDER BY id",
-        &params![project, before],
-    )?;
-    for row in &rows {
-        all.push(Due::Experiment(row.get("id")?));
+/// How far a look through the bin has come: whole experiments first, then single runs and models
+/// of the others.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    kind: usize,
+    experiment: i64,
+    id: Vec<u8>,
+}
+
+impl Place {
+    pub(super) const START: Self = Self { kind: 0, experiment: -1, id: Vec::new() };
+}
+
+/// The runs and models of experiments that are due as a whole are not told beside them.
+const DUE: [&str; 3] = [
+    "SELECT id AS experiment_id FROM experiment
+     WHERE project = $1 AND id >= 0 AND stage = 'deleted' AND updated_at < $2 AND id > $3
+     ORDER BY id LIMIT $4",
+    "SELECT e.id AS experiment_id, r.id FROM experiment e JOIN run r ON r.experiment = e.no
+     WHERE e.project = $1 AND e.id >= 0 AND NOT (e.stage = 'deleted' AND e.updated_at < $2)
+     AND r.deleted_at IS NOT NULL AND r.deleted_at < $2
+     AND (e.id > $3 OR (e.id = $3 AND r.id > $5)) ORDER BY e.id, r.id LIMIT $4",
+    "SELECT e.id AS experiment_id, m.id FROM experiment e JOIN logged_model m ON m.experiment = e.no
+     WHERE e.project = $1 AND e.id >= 0 AND NOT (e.stage = 'deleted' AND e.updated_at < $2)
+     AND m.stage = 'deleted' AND m.updated_at < $2
+     AND (e.id > $3 OR (e.id = $3 AND m.id > $5)) ORDER BY e.id, m.id LIMIT $4",
+];
+
+/// Some of what went to the bin of a project before `before`, in milliseconds, and where to go on;
+/// nowhere after the last.
+pub(super) fn due(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    before: i64,
+    from: &Place,
+    limit: usize,
+) -> Result<(Vec<Due>, Option<Place>)> {
+    let Some(sql) = DUE.get(from.kind) else { return Ok((Vec::new(), None)) };
+    let mut values = params![project, before, from.experiment, limit].to_vec();
+    if from.kind > 0 {
+        values.push(Value::Blob(from.id.clone()));
     }
-    let whole: std::collections::HashSet<ExperimentId> =
-        rows.iter().map(|row| row.get("id")).collect::<Result<_>>()?;
-    for (table, sql) in [
-        (
-            RUN,
-            "SELECT e.id AS experiment_id, r.id FROM experiment e JOIN run r ON r.experiment = e.no
-             WHERE e.project = $1 AND e.id >= 0 AND r.deleted_at IS NOT NULL AND r.deleted_at < $2
-             ORDER BY e.id, r.id",
-        ),
-        (
-            MODEL,
-            "SELECT e.id AS experiment_id, m.id FROM experiment e
-             JOIN logged_model m ON m.experiment = e.no
-             WHERE e.project = $1 AND e.id >= 0 AND m.stage = 'deleted' AND m.updated_at < $2
-             ORDER BY e.id, m.id",
-        ),
-    ] {
-        tx.scan(sql, &params![project, before], |row| {
-            let experiment: ExperimentId = row.get("experiment_id")?;
-            if !whole.contains(&experiment) {
-                all.push(match table {
-                    RUN => Due::Run(experiment, row.get("id")?),
-                    _ => Due::Model(experiment, row.get("id")?),
-                });
-            }
-            Ok(())
-        })?;
+    let mut found = Vec::new();
+    let mut last = None;
+    for row in tx.query(sql, &values)? {
+        let experiment: ExperimentId = row.get("experiment_id")?;
+        let id = if from.kind == 0 { Vec::new() } else { row.get::<Vec<u8>>("id")? };
+        found.push(match from.kind {
+            0 => Due::Experiment(experiment),
+            1 => Due::Run(experiment, row.get("id")?),
+            _ => Due::Model(experiment, row.get("id")?),
+        });
+        last = Some(Place { kind: from.kind, experiment: experiment.0, id });
     }
-    Ok(all)
+    let next = match last.filter(|_| found.len() == limit) {
+        Some(last) => Some(last),
+        None => Some(Place { kind: from.kind + 1, ..Place::START }),
+    };
+    Ok((found, next.filter(|next| next.kind < DUE.len())))
 }
 
 fn read(row: &Row) -> Result<Task> {

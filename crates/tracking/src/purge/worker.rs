@@ -8,6 +8,7 @@ use falaj_store::worker::Worker;
 
 use super::gc::{Collector, tenant_of};
 use super::retention;
+use super::store::Which;
 use crate::Tracking;
 
 /// How often purges that were left unfinished are looked for.
@@ -20,7 +21,7 @@ pub(crate) fn worker(tracking: &Tracking) -> Worker {
     Worker::new("tracking-retention", LOOK, move || {
         let (tracking, applied) = (tracking.clone(), applied.clone());
         async move {
-            tracking.clear_away(None, None).await?;
+            tracking.clear_away(Which::Any, None).await?;
             let (now, every) = (tracking.db().now(), tracking.config().purge.retention_every.get());
             let last = *applied.lock().unwrap_or_else(PoisonError::into_inner);
             if last.is_some_and(|last| now < last + every) {
@@ -50,7 +51,7 @@ impl Tracking {
             loop {
                 let limit = self.config().purge.max_gc;
                 let report = self.collect(&collector, self.moment_before(days), limit).await?;
-                self.clear_away(None, None).await?;
+                self.clear_away(Which::Project(project), None).await?;
                 let (experiments, runs) = (report.experiments, report.runs);
                 if experiments + runs + report.logged_models > 0 {
                     tracing::info!(%project, experiments, runs, "purged what retention let go");

@@ -79,7 +79,8 @@ fn params(_: &Run, recipe: &Recipe) -> Facts {
 }
 
 fn metrics(run: &Run, _: &Recipe) -> Facts {
-    let shown = |value: f64| if value.is_finite() { json!(value) } else { json!(value.to_string()) };
+    let shown =
+        |value: f64| if value.is_finite() { json!(value) } else { json!(value.to_string()) };
     run.data.metrics.iter().map(|(key, point)| (key.clone(), shown(point.value()))).collect()
 }
 

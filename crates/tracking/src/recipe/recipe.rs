@@ -93,11 +93,7 @@ impl Recipe {
         let seeded = || SEEDS.iter().find_map(|name| params.get(*name).cloned());
         let command = first(&["falaj.command"]);
         let command = command.and_then(|text| serde_json::from_str::<Vec<String>>(&text).ok());
-        let host = [
-            ("name", "falaj.host"),
-            ("system", "falaj.system"),
-            ("user", "mlflow.user"),
-        ];
+        let host = [("name", "falaj.host"), ("system", "falaj.system"), ("user", "mlflow.user")];
         Self {
             run_id: run.info.id.to_string(),
             run_name: run.info.name.clone(),
@@ -111,8 +107,16 @@ impl Recipe {
                     "mlflow.source.git.repoURL",
                     "mlflow.git.repoURL",
                 ]),
-                commit: first(&["falaj.git.commit", "mlflow.source.git.commit", "mlflow.git.commit"]),
-                branch: first(&["falaj.git.branch", "mlflow.source.git.branch", "mlflow.git.branch"]),
+                commit: first(&[
+                    "falaj.git.commit",
+                    "mlflow.source.git.commit",
+                    "mlflow.git.commit",
+                ]),
+                branch: first(&[
+                    "falaj.git.branch",
+                    "mlflow.source.git.branch",
+                    "mlflow.git.branch",
+                ]),
                 dirty: first(&["falaj.git.dirty", "mlflow.source.git.dirty", "mlflow.git.dirty"])
                     .map(|text| text.eq_ignore_ascii_case("true")),
                 patch: None,
@@ -137,11 +141,8 @@ impl Recipe {
     pub(super) fn finished(mut self) -> Self {
         self.environment.sort_by_key(|file| exactness(&file.path));
         if let Some(best) = self.environment.first() {
-            self.packages = if best.path.ends_with(".txt") {
-                packages(&best.text)
-            } else {
-                listed(&best.text)
-            };
+            self.packages =
+                if best.path.ends_with(".txt") { packages(&best.text) } else { listed(&best.text) };
         }
         let unclean = self.code.dirty == Some(true) && self.code.patch.is_none();
         for (absent, what) in [

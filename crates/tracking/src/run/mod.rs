@@ -16,9 +16,7 @@ pub use id::RunId;
 pub use load::Projection;
 pub use log::{Batch, LoggedMetric};
 pub(crate) use naming::random as random_name;
-pub(crate) use repeat::{
-    NEIGHBOURS_SCHEMA, Repeats, SCHEMA as CREATION_SCHEMA, forgetter, teller,
-};
+pub(crate) use repeat::{NEIGHBOURS_SCHEMA, Repeats, SCHEMA as CREATION_SCHEMA, forgetter, teller};
 pub use run::{Run, RunData, RunInfo, RunStatus};
 pub use service::NewRun;
 pub(crate) use service::{check_active, require_active_run};

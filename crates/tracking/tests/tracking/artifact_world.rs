@@ -51,7 +51,7 @@ impl World {
         Self::configured(database, config).await
     }
 
-    pub(crate) async fn configured(database: &Database, config: TrackingConfig) -> Self {
+    pub(crate) async fn configured(database: &Database, tracking: TrackingConfig) -> Self {
         let clock = Clock::manual(Clock::System.now());
         let db = database.open_with(&DatabaseConfig::default(), clock.clone()).await.unwrap();
         let mut modules = falaj_store::migrations();
@@ -75,7 +75,7 @@ impl World {
         let tenancy = Tenancy::new(db.clone(), epoch.clone(), local);
         tenancy.ensure_default().await.unwrap();
         let reads = ReadLog::new(db.clone(), 1000, 100);
-        let tracking = Tracking::new(config, db, objects.clone(), reads.clone());
+        let tracking = Tracking::new(tracking, db, objects.clone(), reads.clone());
         let places = Places::new(tenancy.clone(), epoch);
         let secret = keys.platform_secret("artifact-urls").unwrap();
         let urls = SignedUrls::new(&secret, None, false);

@@ -22,7 +22,8 @@ async fn append(world: &World, run: &str, offset: usize, piece: &[u8]) -> (Statu
 #[tokio::test(flavor = "multi_thread")]
 async fn pieces_are_appended_once() {
     each_place(async |database| {
-        let console = ConsoleConfig { max_log: ByteSize::from_bytes(400_000), ..Default::default() };
+        let console =
+            ConsoleConfig { max_log: ByteSize::from_bytes(400_000), ..Default::default() };
         let config = TrackingConfig { console, ..TrackingConfig::default() };
         let world = World::configured(database, config).await;
         let (run, _) = world.run().await;
@@ -38,7 +39,8 @@ async fn pieces_are_appended_once() {
             whole.extend(piece);
             assert_eq!(reply["size"], whole.len());
         }
-        for (offset, piece) in [(whole.len() + 1, &b"x"[..]), (0, b"zz"), (whole.len() - 1, b"fx")] {
+        for (offset, piece) in [(whole.len() + 1, &b"x"[..]), (0, b"zz"), (whole.len() - 1, b"fx")]
+        {
             let (status, reply) = append(&world, &run, offset, piece).await;
             assert_eq!(status, StatusCode::CONFLICT, "{offset}: {reply}");
             assert!(reply["detail"].as_str().unwrap().contains(&whole.len().to_string()));
@@ -59,7 +61,11 @@ async fn pieces_are_appended_once() {
         assert_eq!(head(&tail, "x-falaj-log-start"), (whole.len() - 2).to_string());
         assert_eq!(bytes(tail).await, b"ef");
         for bad in ["offset=x", "tail=1&offset=1", "limit=0", "limit=99999999", "what=1"] {
-            assert_eq!(world.get(&path(&run, bad)).await.status(), StatusCode::BAD_REQUEST, "{bad}");
+            assert_eq!(
+                world.get(&path(&run, bad)).await.status(),
+                StatusCode::BAD_REQUEST,
+                "{bad}"
+            );
         }
         let rows = world.count("SELECT COUNT(*) AS n FROM run_console").await;
         assert!(rows <= 6, "{rows} rows");

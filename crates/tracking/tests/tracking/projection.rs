@@ -110,8 +110,9 @@ async fn media_and_folders() {
             media["items"].as_array().unwrap().iter().map(|i| (&i["key"], &i["step"])).collect();
         let (dogs, samples) = (json!("dogs"), json!("samples"));
         assert_eq!(steps, [(&dogs, &json!(2)), (&samples, &json!(9)), (&samples, &json!(10))]);
-        let only = world.native(Method::GET, &format!("runs/{run}/media?key=dogs"), Value::Null);
-        assert_eq!(only.await["items"].as_array().unwrap().len(), 1);
+        let only = format!("runs/{run}/media?key=dogs");
+        let only = world.native(Method::GET, &only, Value::Null).await;
+        assert_eq!(only["items"].as_array().unwrap().len(), 1);
 
         for name in ["cv/a", "cv/b/x", "nlp/y", "top"] {
             world.experiment(name, None).await;
@@ -122,7 +123,8 @@ async fn media_and_folders() {
         ]);
         assert_eq!(folders["items"], expected);
         let inside = world.native(Method::GET, "experiments?folder=cv", Value::Null).await;
-        let names: Vec<_> = inside["items"].as_array().unwrap().iter().map(|e| &e["name"]).collect();
+        let names: Vec<_> =
+            inside["items"].as_array().unwrap().iter().map(|e| &e["name"]).collect();
         assert_eq!(names, ["cv/a", "cv/b/x"]);
         let paged = world.native(Method::GET, "experiments?page_size=2", Value::Null).await;
         let token = paged["next_page_token"].as_str().unwrap();

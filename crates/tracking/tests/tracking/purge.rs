@@ -80,7 +80,9 @@ async fn a_purged_run_leaves_nothing() {
         assert_eq!(gone["files"], 3, "{gone}");
         assert_eq!(gone["pending"], false);
         assert_eq!(found(&world, ExperimentId::DEFAULT).await, [format!("{other:?}")]);
-        for path in [format!("runs/{run}"), format!("runs/{run}/log"), format!("runs/{run}/metrics")] {
+        for path in
+            [format!("runs/{run}"), format!("runs/{run}/log"), format!("runs/{run}/metrics")]
+        {
             let (status, _) = world.native_try(Method::GET, &path, Value::Null).await;
             assert_eq!(status, 404, "{path}");
         }
@@ -126,9 +128,15 @@ async fn a_purged_experiment_frees_its_name_and_keeps_its_id() {
         for sql in TABLES {
             assert_eq!(world.count(sql).await, 0, "{sql}");
         }
-        for table in ["experiment WHERE id <> 0", "experiment_tag", "tracking_key", "dataset",
-            "logged_model", "logged_model_param", "logged_model_tag"]
-        {
+        for table in [
+            "experiment WHERE id <> 0",
+            "experiment_tag",
+            "tracking_key",
+            "dataset",
+            "logged_model",
+            "logged_model_param",
+            "logged_model_tag",
+        ] {
             let sql: &'static str = format!("SELECT COUNT(*) AS n FROM {table}").leak();
             assert_eq!(world.count(sql).await, 0, "{table}");
         }

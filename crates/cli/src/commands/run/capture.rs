@@ -71,14 +71,14 @@ impl Capture {
         };
         let top = PathBuf::from(top);
         let inside = scene.folder.strip_prefix(&top).unwrap_or(Path::new(""));
-        self.tag("falaj.directory", if inside == Path::new("") {
-            ".".to_owned()
-        } else {
-            inside.display().to_string()
-        });
+        self.tag(
+            "falaj.directory",
+            if inside == Path::new("") { ".".to_owned() } else { inside.display().to_string() },
+        );
         let git = Git(top.clone());
         let remote = git.line(&["config", "--get", "remote.origin.url"]).await;
-        let repository = remote.map_or_else(|| top.display().to_string(), |url| without_secret(&url));
+        let repository =
+            remote.map_or_else(|| top.display().to_string(), |url| without_secret(&url));
         self.tag("falaj.git.repository", repository.clone());
         self.tag("mlflow.source.git.repoURL", repository);
         if let Some(branch) = git.line(&["rev-parse", "--abbrev-ref", "HEAD"]).await {
@@ -110,7 +110,10 @@ impl Capture {
         let mut ask = Command::new(scene.python);
         ask.arg("--version").current_dir(scene.folder);
         let Some(version) = answer(ask, false).await else {
-            output.say(&format!("{} does not run: which packages there are stays unknown", scene.python));
+            output.say(&format!(
+                "{} does not run: which packages there are stays unknown",
+                scene.python
+            ));
             return;
         };
         let version = String::from_utf8_lossy(&version);
@@ -166,8 +169,17 @@ impl Git {
             let small = std::fs::symlink_metadata(self.0.join(name))
                 .is_ok_and(|facts| facts.len() <= MAX_NEW_FILE);
             if small && patch.len() <= MAX_PATCH {
-                let added = ["diff", "--no-index", "--binary", "--full-index", "--no-ext-diff",
-                    "--no-textconv", "--", "/dev/null", name];
+                let added = [
+                    "diff",
+                    "--no-index",
+                    "--binary",
+                    "--full-index",
+                    "--no-ext-diff",
+                    "--no-textconv",
+                    "--",
+                    "/dev/null",
+                    name,
+                ];
                 patch.extend(self.bytes(&added, true).await?);
             }
         }

@@ -115,11 +115,14 @@ impl Start<'_> {
         }
         let user = std::env::var("USER").unwrap_or_default();
         let tags = self.all_tags(words, &user);
-        let info =
-            mlflow.create_run(&self.experiment, self.name.as_deref(), &user, &tags).await?;
+        let info = mlflow.create_run(&self.experiment, self.name.as_deref(), &user, &tags).await?;
         let text = |field: &str| info[field].as_str().unwrap_or_default().to_owned();
         let (run, root) = (text("run_id"), artifact_root(&info));
-        ctx.output.say(&format!("run {run} ({}) of experiment {}", text("run_name"), self.experiment));
+        ctx.output.say(&format!(
+            "run {run} ({}) of experiment {}",
+            text("run_name"),
+            self.experiment
+        ));
         self.keep_files(ctx, mlflow, root.as_deref()).await;
         let status = match self.spawn(ctx, mlflow, &run) {
             Ok(child) => self.attend(ctx, mlflow, &run, child).await,

@@ -58,7 +58,9 @@ impl Mlflow<'_> {
             "experiment_id": experiment, "run_name": name, "user_id": user,
             "start_time": now(), "tags": tags,
         });
-        self.post(&["mlflow", "runs", "create"], body).await.map(|mut made| made["run"]["info"].take())
+        self.post(&["mlflow", "runs", "create"], body)
+            .await
+            .map(|mut made| made["run"]["info"].take())
     }
 
     pub(super) async fn end_run(&self, run: &str, status: &str) -> Result<()> {

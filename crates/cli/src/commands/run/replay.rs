@@ -66,7 +66,8 @@ impl Replay {
     pub(super) async fn run(self, ctx: &Context, client: &Client) -> Result<()> {
         let found = client.get(&self.place.path(&["runs", &self.run, "recipe"])).await?;
         let recipe = Recipe::read(&found)?;
-        let folder = self.into.clone().unwrap_or_else(|| PathBuf::from(format!("replay-{}", self.run)));
+        let folder =
+            self.into.clone().unwrap_or_else(|| PathBuf::from(format!("replay-{}", self.run)));
         if !self.start {
             if ctx.output.is_json() {
                 return ctx.output.json(&found);
@@ -74,8 +75,9 @@ impl Replay {
             return ctx.output.text(&printable(&self.script(&recipe, &folder), true));
         }
         if recipe.command.is_empty() {
-            return Err(Failure::failed("the command of this run is not on record")
-                .hint("`falaj run exec` records it; `falaj run replay` without --start shows the rest"));
+            return Err(Failure::failed("the command of this run is not on record").hint(
+                "`falaj run exec` records it; `falaj run replay` without --start shows the rest",
+            ));
         }
         ctx.output.say(&printable(&self.script(&recipe, &folder), true));
         confirm(self.sure.yes, "Running what this run recorded", &self.run).await?;
@@ -92,12 +94,19 @@ impl Replay {
         let place = format!("-t {} -p {}", self.place.place.tenant, self.place.project);
         let top = folder.display().to_string();
         if let (Some(repository), Some(commit)) = (&recipe.repository, &recipe.commit) {
-            lines.push(format!("git clone {} {}", quoted(repository), quoted(&format!("{top}/code"))));
+            lines.push(format!(
+                "git clone {} {}",
+                quoted(repository),
+                quoted(&format!("{top}/code"))
+            ));
             lines.push(format!("cd {}", quoted(&format!("{top}/code"))));
             lines.push(format!("git checkout --detach {}", quoted(commit)));
         }
         if let Some(patch) = &recipe.patch {
-            lines.push(format!("mlflow artifacts download -u {} -d ..", quoted(&format!("mlflow-artifacts:/{patch}"))));
+            lines.push(format!(
+                "mlflow artifacts download -u {} -d ..",
+                quoted(&format!("mlflow-artifacts:/{patch}"))
+            ));
             lines.push("git apply --binary ../code.patch".to_owned());
         }
         if let Some(requirements) = &recipe.requirements {
@@ -112,7 +121,10 @@ impl Replay {
         }
         if !recipe.command.is_empty() {
             let words: Vec<String> = recipe.command.iter().map(|word| quoted(word)).collect();
-            let seed = recipe.seed.as_ref().map_or(String::new(), |seed| format!(" --seed {}", quoted(seed)));
+            let seed = recipe
+                .seed
+                .as_ref()
+                .map_or(String::new(), |seed| format!(" --seed {}", quoted(seed)));
             lines.push(format!("falaj run exec {place}{seed} -- {}", words.join(" ")));
         }
         lines.join("\n")
@@ -137,11 +149,18 @@ impl Replay {
             environment.push(("VIRTUAL_ENV".to_owned(), folder.join("venv").display().to_string()));
         }
         let inside = below(&code, &recipe.directory).ok_or_else(|| {
-            Failure::failed(format!("the recorded folder {:?} leads out of the code", recipe.directory))
+            Failure::failed(format!(
+                "the recorded folder {:?} leads out of the code",
+                recipe.directory
+            ))
         })?;
         let command = with_python(&recipe.command, environment.is_empty().then_some(()), &folder);
-        let scene =
-            Scene { folder: &inside, python: python_of(&command), with_patch: true, with_packages: true };
+        let scene = Scene {
+            folder: &inside,
+            python: python_of(&command),
+            with_patch: true,
+            with_packages: true,
+        };
         let start = Start {
             experiment: recipe.experiment.clone(),
             name: None,
@@ -243,7 +262,9 @@ async fn make_environment(ctx: &Context, requirements: &str, folder: &Path) -> R
     make.args(["-m", "venv"]).arg(&venv);
     done(make, None).await?;
     let mut install = Command::new(bin.join("python"));
-    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]).arg(&file);
+    install
+        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"])
+        .arg(&file);
     done(install, None).await?;
     Ok(bin)
 }
@@ -292,18 +313,20 @@ mod tests {
 
     #[test]
     fn words_are_quoted() {
-        for (word, shown) in
-            [("a.py", "a.py"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("", "''"), ("$(x)", "'$(x)'")]
-        {
+        for (word, shown) in [
+            ("a.py", "a.py"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+            ("$(x)", "'$(x)'"),
+        ] {
             assert_eq!(quoted(word), shown, "{word}");
         }
     }
 
     #[test]
     fn a_recipe_cannot_smuggle_options() {
-        let recipe = |commit: &str, repository: &str| {
-            json!({ "code": { "commit": commit, "repository": repository }, "command": ["x"] })
-        };
+        let recipe = |commit: &str, repository: &str| json!({ "code": { "commit": commit, "repository": repository }, "command": ["x"] });
         assert!(Recipe::read(&recipe("0123456789abcdef", "https://h/x")).is_ok());
         assert!(Recipe::read(&recipe("--upload-pack=x", "https://h/x")).is_err());
         assert!(Recipe::read(&recipe("0123456789abcdef", "--upload-pack=x")).is_err());
