@@ -4,6 +4,8 @@
 
 RUN = {"run_id": "{run}"}
 API = "/api/2.0/mlflow"
+# Our own routes about the same things.
+OWN = "/v1/tenants/{tenant}/projects/{project}"
 
 BODIES = {
     f"post {API}/experiments/create": {"name": "fresh"},
@@ -53,12 +55,21 @@ BODIES = {
     f"delete {API}/model-versions/delete": {"name": "{registered}", "version": "2"},
     f"post {API}/model-versions/set-tag": {"name": "{registered}", "version": "1", "key": "k", "value": "v"},
     f"delete {API}/model-versions/delete-tag": {"name": "{registered}", "version": "1", "key": "k"},
+    f"post {OWN}/experiments": {"name": "fresh/native"},
+    f"post {OWN}/experiments/{{experiment}}/purge": {},
+    f"post {OWN}/runs/search": {"experiment_ids": ["{experiment}"]},
+    f"post {OWN}/runs/{{run}}/purge": {},
+    f"post {OWN}/logged-models/{{model}}/purge": {},
+    f"post {OWN}/gc": {"older_than_days": 1},
+    f"put {OWN}/retention": {"deleted_days": 1},
+    f"put {OWN}/holds/{{name}}": {"reason": "x", "experiment_id": "{other_experiment}"},
     "post /api/2.0/mlflow-artifacts/mpu/create/{path}": {"path": "x.bin", "num_parts": 2},
     "post /api/2.0/mlflow-artifacts/mpu/complete/{path}": {"path": "x.bin", "upload_id": "x", "parts": []},
     "post /api/2.0/mlflow-artifacts/mpu/abort/{path}": {"path": "x.bin", "upload_id": "x"},
 }
 
 RAW = {
+    f"post {OWN}/runs/{{run}}/log": b"bytes",
     f"post {API}/upload-artifact": b"bytes",
     "put /api/2.0/mlflow-artifacts/artifacts/{path}": b"bytes",
 }
@@ -80,6 +91,8 @@ QUERIES = {
     f"get {API}/logged-models/{{model_id}}/artifacts/files": {"artifact_file_path": "a.txt"},
     "get /get-artifact": RUN | {"path": "a.txt"},
     "get /model-versions/get-artifact": {"name": "{registered}", "version": "1", "path": "a.txt"},
+    f"get {OWN}/gc": {"older_than_days": "1"},
+    f"post {OWN}/runs/{{run}}/log": {"offset": "0"},
     f"post {API}/upload-artifact": {"run_uuid": "{run}", "path": "up.txt"},
 }
 

@@ -13,7 +13,7 @@ from server import Server, environment
 # Cases per operation and phase. The whole run is some three thousand requests.
 EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES", "12")
 # A stream that does not end, and a copy of everything.
-ENDLESS = ["/v1/events/stream", "/v1/backup"]
+ENDLESS = ["/v1/events/stream", "/v1/backup", "/v1/tenants/{tenant}/projects/{project}/runs/{run}/follow"]
 # With these the run would find its own token, account or role in a list and take it away; every
 # case after that would only meet the door. They have a run of their own, at the end.
 OWN_GROUND = ["delete_v1_tokens_id", "delete_v1_service_accounts_name", "patch_v1_service_accounts_name",

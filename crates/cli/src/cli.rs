@@ -95,10 +95,22 @@ pub(crate) enum Command {
     Audit(commands::audit::Audit),
     Events(commands::events::Events),
     Object(commands::object::Object),
+    Experiment(commands::experiment::Experiment),
+    Run(commands::run::Run),
+    Gc(commands::gc::Gc),
+    Retention(commands::retention::Retention),
+    Hold(commands::hold::Hold),
     Backup(commands::backup::Backup),
     Restore(commands::restore::Restore),
     Config(commands::config::Config),
     Completions(commands::completions::Completions),
     Version(commands::version::Version),
     ExitCodes(commands::exit_codes::ExitCodes),
+}
+
+impl Command {
+    /// Whether the command sees to Ctrl-C itself, because it has something to end in order.
+    pub(crate) fn minds_signals(&self) -> bool {
+        matches!(self, Self::Run(run) if run.minds_signals())
+    }
 }

@@ -8,6 +8,9 @@ pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod exit_codes;
+pub(crate) mod experiment;
+pub(crate) mod gc;
+pub(crate) mod hold;
 pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod login;
@@ -15,7 +18,9 @@ pub(crate) mod object;
 pub(crate) mod policy;
 pub(crate) mod project;
 pub(crate) mod restore;
+pub(crate) mod retention;
 pub(crate) mod role;
+pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod service_account;
 pub(crate) mod tenant;
@@ -53,6 +58,11 @@ pub(crate) async fn run(command: Command, ctx: &Context) -> Result<()> {
         Command::Audit(command) => command.run(ctx).await,
         Command::Events(command) => command.run(ctx).await,
         Command::Object(command) => command.run(ctx).await,
+        Command::Experiment(command) => command.run(ctx).await,
+        Command::Run(command) => command.run(ctx).await,
+        Command::Gc(command) => command.run(ctx).await,
+        Command::Retention(command) => command.run(ctx).await,
+        Command::Hold(command) => command.run(ctx).await,
         Command::Backup(command) => command.run(ctx).await,
         Command::Restore(command) => command.run(ctx).await,
         Command::Config(command) => command.run(ctx),
@@ -78,6 +88,15 @@ pub(crate) struct InProject {
     /// The project.
     #[arg(long, short, default_value = "default")]
     pub(crate) project: String,
+}
+
+impl InProject {
+    /// A path below the project.
+    pub(crate) fn path<'a>(&'a self, rest: &[&'a str]) -> Vec<&'a str> {
+        let mut path = vec!["v1", "tenants", &self.place.tenant, "projects", &self.project];
+        path.extend(rest);
+        path
+    }
 }
 
 /// The confirmation switch of what cannot be undone.

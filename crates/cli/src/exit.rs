@@ -82,8 +82,10 @@ struct Parts {
     field: Option<String>,
     hint: Option<String>,
     request: Option<String>,
-    /// The reader of our output went away; there is nobody to tell.
+    /// The reader of our output went away, or all was said; there is nothing to tell.
     silent: bool,
+    /// The exit code of a command that was run for the caller.
+    own_code: Option<u8>,
 }
 
 impl Failure {
@@ -96,6 +98,7 @@ impl Failure {
             hint: None,
             request: None,
             silent: false,
+            own_code: None,
         }))
     }
 
@@ -105,6 +108,18 @@ impl Failure {
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
+    }
+
+    /// A command that was run for the caller ended so, and has said itself why.
+    pub(crate) fn of_command(code: u8) -> Self {
+        let mut failure = Self::failed(format!("the command ended with {code}"));
+        failure.0.silent = true;
+        failure.0.own_code = Some(code);
+        failure
+    }
+
+    pub(crate) fn own_code(&self) -> Option<u8> {
+        self.0.own_code
     }
 
     /// What to do next.

@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     let output = cli.global.output();
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) if failure.is_silent() => ExitCode::SUCCESS,
+        Err(failure) if failure.is_silent() => ExitCode::from(failure.own_code().unwrap_or(0)),
         Err(failure) => {
             output.fail(&failure);
             ExitCode::from(failure.exit().code())
@@ -58,6 +58,11 @@ fn run(cli: Cli) -> Result<()> {
     }
     // A client waits for one thing at a time; a second thread would only cost start-up time.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    if cli.command.minds_signals() {
+        let result = runtime.block_on(commands::run(cli.command, &context));
+        runtime.shutdown_background();
+        return result;
+    }
     let result = runtime.block_on(async {
         tokio::select! {
             result = commands::run(cli.command, &context) => result,

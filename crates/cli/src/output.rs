@@ -60,6 +60,19 @@ impl Output {
         self.text(table.render(terminal_width()).trim_end())
     }
 
+    /// Rows of fields whose names are only known now.
+    pub(crate) fn table(self, rows: &[Value], names: &[String]) -> Result<()> {
+        if rows.is_empty() {
+            self.say("nothing here");
+            return Ok(());
+        }
+        let mut table = Table::new(names.iter().map(String::as_str));
+        for row in rows {
+            table.row(names.iter().map(|name| plain(&row[name])));
+        }
+        self.text(table.render(terminal_width()).trim_end())
+    }
+
     /// One thing, a line for each field.
     pub(crate) fn record(self, item: &Value, fields: &[Column]) -> Result<()> {
         if self.is_json() {

@@ -59,6 +59,7 @@ impl fmt::Debug for Registry {
 impl Registry {
     #[must_use]
     pub fn new(config: RegistryConfig, tracking: Tracking, tenancy: Tenancy) -> Self {
+        tracking.set_keeper(Arc::new(version::Versions));
         Self(Arc::new(Inner { config, tracking, tenancy }))
     }
 

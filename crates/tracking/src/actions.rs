@@ -17,7 +17,23 @@ pub static RUN_WRITE: Action =
 pub static RUN_DELETE: Action =
     Action::write("run:delete", Role::Contributor, "Delete or restore a run, recoverably");
 pub static RUN_PURGE: Action =
-    Action::write("run:purge", Role::Operator, "Delete runs and experiments for good");
+    Action::write("run:purge", Role::Operator, "Delete a run or a logged model for good");
+pub static EXPERIMENT_PURGE: Action = Action::write(
+    "experiment:purge",
+    Role::Operator,
+    "Delete an experiment and everything in it for good",
+);
+pub static GC: Action =
+    Action::write("tracking:gc", Role::Operator, "Purge what was deleted long enough ago");
+pub static RETENTION_READ: Action =
+    Action::read("retention:read", Role::Viewer, "See how long deleted things are kept")
+        .and_auditor();
+pub static RETENTION_WRITE: Action =
+    Action::write("retention:write", Role::Admin, "Set how long deleted things are kept");
+pub static HOLD_READ: Action =
+    Action::read("hold:read", Role::Viewer, "See legal holds").and_auditor();
+pub static HOLD_WRITE: Action =
+    Action::write("hold:write", Role::Admin, "Set or release a legal hold");
 
 pub static ACTIONS: &[&Action] = &[
     &EXPERIMENT_CREATE,
@@ -28,5 +44,11 @@ pub static ACTIONS: &[&Action] = &[
     &RUN_WRITE,
     &RUN_DELETE,
     &RUN_PURGE,
+    &EXPERIMENT_PURGE,
+    &GC,
+    &RETENTION_READ,
+    &RETENTION_WRITE,
+    &HOLD_READ,
+    &HOLD_WRITE,
     &crate::server::SELF_SERVER,
 ];

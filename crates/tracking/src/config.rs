@@ -4,9 +4,11 @@ use falaj_base::ByteSize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::metric::CompactionConfig;
-
 use crate::artifact::ArtifactConfig;
+use crate::console::ConsoleConfig;
+use crate::follow::FollowConfig;
+use crate::metric::CompactionConfig;
+use crate::purge::PurgeConfig;
 
 /// Limits of the tracking API. Those of a single request follow MLflow's own.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -22,12 +24,21 @@ pub struct TrackingConfig {
     pub max_param_value: usize,
     /// The longest value of a run's tag, in characters; a longer one is cut, as in MLflow.
     pub max_tag_value: usize,
+    /// How much one page of a search holds: a page that would hold more ends earlier, and the next
+    /// one goes on there.
+    pub max_search_reply: ByteSize,
     /// How much memory the columns take that searches look at.
     pub search_memory: ByteSize,
     /// How logged points are gathered into chunks in the background.
     pub compaction: CompactionConfig,
     /// Limits of artifacts.
     pub artifact: ArtifactConfig,
+    /// How what was deleted is deleted for good.
+    pub purge: PurgeConfig,
+    /// Limits of console logs.
+    pub console: ConsoleConfig,
+    /// Limits of following runs live.
+    pub follow: FollowConfig,
 }
 
 impl Default for TrackingConfig {
@@ -38,9 +49,13 @@ impl Default for TrackingConfig {
             max_batch_entities: 1000,
             max_param_value: 6000,
             max_tag_value: 8000,
+            max_search_reply: ByteSize::mib(64),
             search_memory: ByteSize::mib(256),
             compaction: CompactionConfig::default(),
             artifact: ArtifactConfig::default(),
+            purge: PurgeConfig::default(),
+            console: ConsoleConfig::default(),
+            follow: FollowConfig::default(),
         }
     }
 }

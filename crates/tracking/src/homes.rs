@@ -1,5 +1,6 @@
-//! Where each run lives. A run never moves, so the answer can be remembered for ever; that spares
-//! every logging call a read.
+//! Where each run lives. A run never moves, so the answer can be remembered; that spares every
+//! logging call a read. Another server may purge a run that is remembered here: whoever acts on
+//! one finds its row gone, or nothing.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
@@ -26,6 +27,16 @@ pub(crate) struct Homes(RwLock<HashMap<RunId, Address>>);
 impl Homes {
     pub(crate) fn get(&self, run: RunId) -> Option<Address> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(&run).copied()
+    }
+
+    /// Forgets a run that was deleted for good.
+    pub(crate) fn forget(&self, run: RunId) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&run);
+    }
+
+    /// Forgets everything: an experiment was deleted for good.
+    pub(crate) fn clear(&self) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     pub(crate) fn remember(&self, run: RunId, address: Address) {

@@ -16,19 +16,25 @@ mod access;
 mod actions;
 pub mod artifact;
 pub mod config;
+pub mod console;
 pub mod dataset;
 pub mod experiment;
+pub mod follow;
 mod homes;
 mod key;
 pub mod logged_model;
+mod media;
 pub mod metric;
+mod native;
+pub mod purge;
+pub mod recipe;
 pub mod run;
 mod schema;
 pub mod search;
 mod server;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use falaj_base::Result;
 use falaj_governance::audit::ReadLog;
@@ -39,7 +45,8 @@ use falaj_web::Module;
 
 pub use access::Home;
 pub use actions::{
-    ACTIONS, EXPERIMENT_CREATE, EXPERIMENT_DELETE, EXPERIMENT_READ, EXPERIMENT_UPDATE, RUN_DELETE,
+    ACTIONS, EXPERIMENT_CREATE, EXPERIMENT_DELETE, EXPERIMENT_PURGE, EXPERIMENT_READ,
+    EXPERIMENT_UPDATE, GC, HOLD_READ, HOLD_WRITE, RETENTION_READ, RETENTION_WRITE, RUN_DELETE,
     RUN_PURGE, RUN_READ, RUN_WRITE,
 };
 pub use config::TrackingConfig;
@@ -51,6 +58,8 @@ use artifact::SignedUrls;
 use homes::Homes;
 use key::Keys;
 use metric::Compactor;
+use native::Native;
+use purge::Keeper;
 use run::Repeats;
 use search::Frames;
 
@@ -68,6 +77,8 @@ struct Inner {
     compactor: Compactor,
     frames: Frames,
     repeats: Repeats,
+    /// Who else refers to files kept here.
+    keeper: OnceLock<Arc<dyn Keeper>>,
 }
 
 impl fmt::Debug for Tracking {
@@ -89,7 +100,14 @@ impl Tracking {
             reads,
             keys: Keys::default(),
             homes: Homes::default(),
+            keeper: OnceLock::new(),
         }))
+    }
+
+    /// Names the domain that refers to files kept here: what it refers to is not purged. The first
+    /// one named stays.
+    pub fn set_keeper(&self, keeper: Arc<dyn Keeper>) {
+        let _ = self.0.keeper.set(keeper);
     }
 
     #[must_use]
@@ -128,6 +146,7 @@ impl Tracking {
 #[must_use]
 pub fn module(tracking: &Tracking, places: &Places, urls: &SignedUrls) -> Module {
     let service = Arc::new(tracking.clone());
+    let native = Arc::new(Native::new(tracking.clone(), places.clone()));
     let module = Module::new("tracking")
         .actions(ACTIONS)
         .routes(experiment::http::routes(service.clone(), places.clone()))
@@ -138,7 +157,10 @@ pub fn module(tracking: &Tracking, places: &Places, urls: &SignedUrls) -> Module
         .routes(search::http::routes(service, places.clone()))
         .routes(artifact::http::routes(tracking, urls, places))
         .routes(server::routes(tracking, places))
+        .routes(native::routes(&native))
         .worker(tracking.0.compactor.worker())
+        .worker(purge::worker(tracking))
+        .worker(run::teller(tracking))
         .worker(run::forgetter(tracking.db().clone()));
     artifact::workers(tracking).into_iter().fold(module, Module::worker)
 }

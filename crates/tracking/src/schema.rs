@@ -9,6 +9,9 @@ pub static MIGRATIONS: &[Migration] = &[
     Migration { version: 4, name: "datasets", sql: crate::dataset::SCHEMA },
     Migration { version: 5, name: "logged models", sql: crate::logged_model::SCHEMA },
     Migration { version: 6, name: "run creations", sql: crate::run::CREATION_SCHEMA },
+    Migration { version: 7, name: "purging, retention and holds", sql: crate::purge::SCHEMA },
+    Migration { version: 8, name: "console logs", sql: crate::console::SCHEMA },
+    Migration { version: 9, name: "living servers", sql: crate::run::NEIGHBOURS_SCHEMA },
 ];
 
 /// `no` counts over the whole database and is what other tables refer to; `id` counts within a

@@ -22,7 +22,7 @@ mod reply;
 mod routes;
 pub mod upload;
 
-pub use connection::{ConnectionLife, Lifeline};
+pub use connection::{ConnectionLife, Lifeline, Stopping};
 pub use input::{Input, query};
 pub use module::Module;
 pub use problem::{Problem, Told, http_status, problem_response};

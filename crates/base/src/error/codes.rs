@@ -41,6 +41,7 @@ codes! {
     METHOD_NOT_ALLOWED = "method-not-allowed", MethodNotAllowed, "The route has no such method";
     ALREADY_EXISTS = "already-exists", Conflict, "The name is taken";
     IN_USE = "in-use", Conflict, "Something still depends on it";
+    LEGAL_HOLD = "legal-hold", Conflict, "A legal hold keeps it";
     CONFLICT = "conflict", Conflict, "The state does not allow this now";
     INVALID_STATE = "invalid-state", InvalidInput, "It is not in a state that takes this";
     TOO_LARGE = "too-large", TooLarge, "The request is over a limit";

@@ -17,6 +17,8 @@ struct Problem {
     detail: String,
     code: String,
     field: Option<String>,
+    /// What MLflow's routes say instead of a detail.
+    message: String,
 }
 
 /// Reads an answer that is not a success.
@@ -29,7 +31,9 @@ pub(super) async fn read(response: Response) -> Failure {
     let wait = text(header::RETRY_AFTER.as_str());
     let body = bounded(response, MAX_PROBLEM).await.unwrap_or_default();
     let problem: Problem = serde_json::from_slice(&body).unwrap_or_default();
-    let message = [&problem.detail, &problem.title].into_iter().find(|text| !text.is_empty());
+    let message = [&problem.detail, &problem.message, &problem.title]
+        .into_iter()
+        .find(|text| !text.is_empty());
     let message = message.cloned().unwrap_or_else(|| format!("the server answered {status}"));
     let mut failure = Failure::new(Exit::of_status(status.as_u16()), message)
         .field(problem.field.clone())

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::exit::Result;
 use crate::output::{Column, cell};
 
-mod sse;
+pub(crate) mod sse;
 mod tail;
 
 /// Follow the event log, and read it with a named subscription

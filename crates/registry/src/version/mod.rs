@@ -2,6 +2,7 @@
 
 mod artifact;
 pub(crate) mod http;
+mod keeper;
 mod origin;
 mod search;
 mod service;
@@ -11,6 +12,7 @@ pub(crate) mod store;
 #[allow(clippy::module_inception, reason = "the noun of this folder")]
 mod version;
 
+pub(crate) use keeper::Versions;
 pub use search::VersionSearch;
 pub use service::NewVersion;
 pub use stage::Stage;

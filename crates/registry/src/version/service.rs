@@ -6,6 +6,7 @@ use falaj_mlflow::Call;
 use falaj_mlflow::error::refused;
 use falaj_store::db::Tx;
 use falaj_tracking::logged_model::note_registration;
+use falaj_tracking::purge::pin;
 use serde_json::json;
 
 use super::stage::Stage;
@@ -45,6 +46,8 @@ impl Registry {
         let gone = name.clone();
         let not_there = move || no_model(&gone);
         let add = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
+            // What it refers to is there, and stays from now on.
+            pin(tx, project, origin.files.as_deref())?;
             let version = Version {
                 model: model.id,
                 name: model.name.clone(),

@@ -5,6 +5,7 @@
 mod access;
 mod aliases;
 mod models;
+mod purge;
 mod search;
 mod sources;
 mod versions;

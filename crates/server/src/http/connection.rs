@@ -144,12 +144,13 @@ fn service(
     Future: Send + 'static,
 > + Send
 + 'static {
-    let lifeline = Lifeline::default();
+    let (lifeline, stopping) = (Lifeline::default(), drain.stopping());
     hyper::service::service_fn(move |request: Request<Incoming>| {
         let busy = activity.begin();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(drain.clone());
+        request.extensions_mut().insert(stopping.clone());
         request.extensions_mut().insert(lifeline.watch());
         // A path is rewritten before it is matched, so this lies around the router, not in it.
         let spoken = edge::hear(&mut request);

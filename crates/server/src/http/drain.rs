@@ -8,6 +8,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use falaj_web::Stopping;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -75,6 +76,13 @@ impl Drain {
     /// Resolves when the server begins to stop.
     pub async fn started(&self) {
         self.started.cancelled().await;
+    }
+
+    /// The second signal, for responses of the domains.
+    #[must_use]
+    pub fn stopping(&self) -> Stopping {
+        let started = self.started.clone();
+        Stopping::new(move || Box::pin(started.clone().cancelled_owned()))
     }
 
     /// Runs `work` unless and until the server begins to stop.

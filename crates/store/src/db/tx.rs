@@ -109,6 +109,20 @@ impl<'a> Tx<'a> {
         }
     }
 
+    /// Lets any number of transactions past this point together, but none beside one that holds
+    /// [`Tx::lock`] on the same name: for those who rely on what such a one would change.
+    pub fn lock_shared(&mut self, name: &str) -> Result<()> {
+        match self.engine {
+            Engine::Sqlite(_) => Ok(()),
+            Engine::Postgres(_) => self
+                .query(
+                    "SELECT pg_advisory_xact_lock_shared(hashtextextended($1, 0))::text",
+                    &params![name],
+                )
+                .map(drop),
+        }
+    }
+
     /// The first transaction number that may still be running: records below it are final, in
     /// order, and never joined by a late one.
     pub fn horizon(&mut self) -> Result<i64> {

@@ -88,6 +88,23 @@ impl Tracking {
         Ok(Listing { files, next })
     }
 
+    /// The files in a folder at any depth, with their sizes: the first so many, in the order of
+    /// their paths. Whoever asks has authorised it.
+    pub(crate) async fn files_below(
+        &self,
+        project: ProjectId,
+        folder: &ArtifactPath,
+        limit: usize,
+    ) -> Result<Vec<(String, u64)>> {
+        let folder = folder.to_string();
+        self.db()
+            .read(move |tx| {
+                let found = store::in_folder(tx, project, &folder, "", limit)?;
+                Ok(found.into_iter().map(|file| (file.path.to_string(), file.size)).collect())
+            })
+            .await
+    }
+
     /// What lies in a folder below `root`, named from the root.
     pub async fn list_below(
         &self,

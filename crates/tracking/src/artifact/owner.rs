@@ -1,14 +1,14 @@
 //! What a path belongs to, found and allowed: a run, a logged model, an experiment or the project.
 
-use falaj_base::{Action, Error, Resource, Result, code};
+use falaj_base::{Action, Error, ProjectId, Resource, Result, code};
 use falaj_mlflow::{Call, Place};
 use falaj_store::db::Tx;
 
 use super::path::{ArtifactPath, Named};
 use super::store;
-use crate::access::{no_run, resource};
-use crate::experiment::{ExperimentId, Stage};
-use crate::logged_model::no_model;
+use crate::access::{no_experiment, no_run, resource};
+use crate::experiment::{ExperimentId, Stage, store as experiments};
+use crate::logged_model::{ModelId, no_model};
 use crate::run::{RunId, store as runs};
 use crate::{Home, Tracking};
 
@@ -40,8 +40,30 @@ impl Owner {
         self.closed.as_ref().map_or(Ok(()), |why| Err(Error::new(&code::INVALID_INPUT, why)))
     }
 
-    /// The same as the transaction sees it, which may be later.
-    pub(super) fn check_still_open(&self, tx: &mut Tx<'_>) -> Result<()> {
+    /// The same as the transaction sees it, which may be later. From here to its end nobody else
+    /// writes to the same run or model, and none of what it lies in goes away.
+    pub(super) fn check_still_open(&self, tx: &mut Tx<'_>, project: ProjectId) -> Result<()> {
+        if let Some(id) = self.experiment {
+            let stage = experiments::stage_for_adding(tx, project, id)?;
+            stage.ok_or_else(|| no_experiment(id))?;
+        }
+        match (&self.run, &self.model) {
+            (Some(run), _) => lock_run(tx, project, *run)?,
+            (None, Some(model)) => lock_model(tx, project, model)?,
+            // It could be a folder above runs.
+            (None, None) => tx.lock(&format!("artifact/{project}"))?,
+        }
+        if let Some(model) = &self.model {
+            let found = match ModelId::parse(model) {
+                Some(id) => store::model_home(tx, id)?,
+                None => None,
+            };
+            let (_, stage) = found.ok_or_else(|| no_model(model))?;
+            if stage == Stage::Deleted {
+                let why = format!("The model {model} is deleted.");
+                return Err(Error::new(&code::INVALID_INPUT, why));
+            }
+        }
         let Some(run) = self.run else { return Ok(()) };
         let info = runs::find(tx, run)?.ok_or_else(|| no_run(&run.to_string()))?;
         match in_bin(run, info.stage) {
@@ -139,6 +161,18 @@ fn outside(place: &Place, path: &str) -> Resource {
     Resource::new("artifact", format!("{}/{path}", place.id), place.scope())
         .with(place.attributes())
         .shown_as(path)
+}
+
+/// Lets one transaction at a time write to the files of a run.
+pub(crate) fn lock_run(tx: &mut Tx<'_>, project: ProjectId, run: RunId) -> Result<()> {
+    tx.lock_shared(&format!("artifact/{project}"))?;
+    tx.lock(&format!("artifact/{project}/{run}"))
+}
+
+/// The same for a logged model.
+pub(crate) fn lock_model(tx: &mut Tx<'_>, project: ProjectId, model: &str) -> Result<()> {
+    tx.lock_shared(&format!("artifact/{project}"))?;
+    tx.lock(&format!("artifact/{project}/{model}"))
 }
 
 fn in_bin(run: RunId, stage: Stage) -> Option<String> {

@@ -62,7 +62,7 @@ impl ArtifactPath {
 
     /// What the path says it belongs to. The first run or model that it names counts: whatever
     /// follows is inside it.
-    pub(super) fn names(&self) -> Named<'_> {
+    pub(crate) fn names(&self) -> Named<'_> {
         let mut start = 0;
         for part in self.0.split('/') {
             let end = start + part.len();
@@ -89,7 +89,7 @@ impl ArtifactPath {
 
 /// What a path says it belongs to; whether that is true is another question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Named<'a> {
+pub(crate) enum Named<'a> {
     Run { run: &'a str, root: &'a str },
     Model { model: &'a str, root: &'a str },
     Experiment(ExperimentId),

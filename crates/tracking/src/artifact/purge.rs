@@ -11,9 +11,6 @@ use super::service::release;
 use super::store;
 use crate::experiment::ExperimentId;
 
-/// How many rows are held in memory at a time.
-const AT_ONCE: usize = 500;
-
 /// What was deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
@@ -27,38 +24,41 @@ impl Purged {
         self.bytes += artifact.size;
     }
 
-    /// Deletes everything below a folder, and uploads to it that go on: the artifacts of a run,
-    /// say, whose folder is [`proxied_path`](super::proxied_path) of its `artifact_uri`. Part of
-    /// the caller's transaction, which has authorised and records it.
-    pub fn folder(tx: &mut Tx<'_>, project: ProjectId, folder: &ArtifactPath) -> Result<Self> {
-        let mut purged = Self::default();
-        loop {
-            let done = path(tx, project, folder, AT_ONCE)?;
-            purged.files += done.files;
-            purged.bytes += done.bytes;
-            if done.files < AT_ONCE as u64 {
-                break;
-            }
+    /// Deletes some of what lies below a folder, and at last the uploads to it that go on: the
+    /// artifacts of a run, say, whose folder is [`proxied_path`](super::proxied_path) of its
+    /// `artifact_uri`. Tells whether there may be more. Part of the caller's transaction, which
+    /// was authorised and put on record.
+    pub fn folder(
+        tx: &mut Tx<'_>,
+        project: ProjectId,
+        folder: &ArtifactPath,
+        limit: usize,
+    ) -> Result<(Self, bool)> {
+        let purged = path(tx, project, folder, limit)?;
+        if purged.files == 0 {
+            parts::end_below(tx, project, folder)?;
         }
-        parts::end_below(tx, project, folder)?;
-        Ok(purged)
+        Ok((purged, purged.files > 0))
     }
 
-    /// Deletes all artifacts of an experiment, wherever they lie, and its uploads: likewise.
-    pub fn experiment(tx: &mut Tx<'_>, project: ProjectId, id: ExperimentId) -> Result<Self> {
+    /// Deletes some of an experiment's artifacts, wherever they lie, and at last its uploads:
+    /// likewise.
+    pub fn experiment(
+        tx: &mut Tx<'_>,
+        project: ProjectId,
+        id: ExperimentId,
+        limit: usize,
+    ) -> Result<(Self, bool)> {
+        let found = store::of_experiment(tx, project, id, limit)?;
         let mut purged = Self::default();
-        loop {
-            let found = store::of_experiment(tx, project, id, AT_ONCE)?;
-            if found.is_empty() {
-                break;
-            }
-            for artifact in &found {
-                one(tx, project, artifact)?;
-                purged.count(artifact);
-            }
+        for artifact in &found {
+            one(tx, project, artifact)?;
+            purged.count(artifact);
         }
-        parts::end_of_experiment(tx, project, id)?;
-        Ok(purged)
+        if found.is_empty() {
+            parts::end_of_experiment(tx, project, id)?;
+        }
+        Ok((purged, !found.is_empty()))
     }
 }
 

@@ -17,6 +17,7 @@ use super::content::Content;
 use super::owner::Owner;
 use super::path::ArtifactPath;
 use super::{purge, store};
+use crate::purge::check_no_hold;
 use crate::{RUN_READ, RUN_WRITE, Tracking};
 
 /// How a blob knows that an artifact, or a part of one, refers to it.
@@ -177,6 +178,8 @@ impl Tracking {
         loop {
             let (ctx, path, resource) = (call.ctx.clone(), path.clone(), owner.resource.clone());
             let deleted = self.db().write(move |tx| {
+                let experiments = store::holders_in(tx, project, path.as_str())?;
+                check_no_hold(tx, project, experiments)?;
                 let done = purge::path(tx, project, &path, batch)?;
                 let gone = json!({"path": path.as_str(), "files": done.files, "bytes": done.bytes});
                 let mut change = Change::new(&RUN_WRITE, &resource)
@@ -204,9 +207,9 @@ pub(super) fn make_room(
     owner: &Owner,
     path: &ArtifactPath,
 ) -> Result<()> {
-    // One at a time: two that replace the same file must not both find the old one.
-    tx.lock(&format!("artifact/{project}/{path}"))?;
-    owner.check_still_open(tx)?;
+    // One at a time for each owner: two that replace the same file must not both find the old one,
+    // and of `a` and `a/b` only one can come to be.
+    owner.check_still_open(tx, project)?;
     if let Some(file) = store::file_above(tx, project, path)? {
         return Err(refused(format!("'{file}' is a file: nothing can lie below it")));
     }
@@ -214,6 +217,7 @@ pub(super) fn make_room(
         return Err(refused(format!("'{path}' is a directory: a file cannot take its place")));
     }
     if let Some(old) = store::find(tx, project, path)? {
+        check_no_hold(tx, project, [old.experiment])?;
         purge::one(tx, project, &old)?;
     }
     Ok(())

@@ -122,6 +122,22 @@ pub(super) fn experiments_in(
     rows.iter().map(|row| row.get("experiment")).collect()
 }
 
+/// The experiments that a file or the files in a folder belong to, and none if some belong to no
+/// experiment.
+pub(super) fn holders_in(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    path: &str,
+) -> Result<Vec<Option<ExperimentId>>> {
+    let (from, end) = below(path);
+    let rows = tx.query(
+        "SELECT DISTINCT experiment FROM artifact
+         WHERE project = $1 AND (path = $4 OR (path >= $2 AND path < $3))",
+        &params![project, from, end, path],
+    )?;
+    rows.iter().map(|row| row.get("experiment")).collect()
+}
+
 /// A file among the folders that lead to `path`, if there is one.
 pub(super) fn file_above(
     tx: &mut Tx<'_>,

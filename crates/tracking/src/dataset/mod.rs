@@ -17,6 +17,14 @@ pub struct Dataset {
     pub profile: Option<String>,
 }
 
+impl Dataset {
+    /// Roughly what it takes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let long = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        self.name.len() + self.source.len() + long(&self.schema) + long(&self.profile) + 128
+    }
+}
+
 /// A dataset that went into a run, with what the run says about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatasetInput {

@@ -8,6 +8,7 @@ use falaj_store::db::{Row, Tx, params};
 use super::{Dataset, DatasetInput, Lineage};
 use crate::key;
 use crate::logged_model::ModelId;
+use crate::run::load::Budget;
 use crate::run::{RunId, store::id_list};
 
 /// A dataset belongs to an experiment and is known by its name and digest.
@@ -100,7 +101,11 @@ fn add_model(tx: &mut Tx<'_>, run: RunId, way: i64, model: ModelId, step: i64) -
 }
 
 /// The lineage of some runs; a run without any is left out.
-pub(crate) fn lineage(tx: &mut Tx<'_>, runs: &[RunId]) -> Result<HashMap<RunId, Lineage>> {
+pub(crate) fn lineage(
+    tx: &mut Tx<'_>,
+    runs: &[RunId],
+    room: &mut Budget,
+) -> Result<HashMap<RunId, Lineage>> {
     let (list, values) = id_list(runs);
     let mut all: HashMap<RunId, Lineage> = HashMap::new();
     let inputs = format!(
@@ -110,8 +115,12 @@ pub(crate) fn lineage(tx: &mut Tx<'_>, runs: &[RunId]) -> Result<HashMap<RunId, 
     );
     tx.scan(&inputs, &values, |row| {
         let tags: String = row.get("tags")?;
+        let dataset = read(&row)?;
+        if !room.take(tags.len() + dataset.bytes()) {
+            return Ok(());
+        }
         let tags = serde_json::from_str(&tags).map_err(Error::internal)?;
-        let input = DatasetInput { dataset: read(&row)?, tags };
+        let input = DatasetInput { dataset, tags };
         all.entry(row.get("run")?).or_default().datasets.push(input);
         Ok(())
     })?;

@@ -8,4 +8,4 @@ pub(crate) mod store;
 
 pub use experiment::{Experiment, ExperimentId, Stage, ViewType};
 pub use service::NewExperiment;
-pub(crate) use service::require_active;
+pub(crate) use service::{require_active, require_active_for};

@@ -1,6 +1,6 @@
 //! The verbs on experiments.
 
-use falaj_base::{Action, Ctx, Error, Resource, Result, code};
+use falaj_base::{Action, Ctx, Error, ProjectId, Resource, Result, code};
 use falaj_mlflow::error::{invalid, refused};
 use falaj_mlflow::names::check_key;
 use falaj_mlflow::{Call, Place};
@@ -236,6 +236,7 @@ impl Tracking {
         self.db()
             .write(move |tx| {
                 tx.lock(&format!("experiments/{project}"))?;
+                store::lock(tx, project, id)?;
                 let old = store::find(tx, project, id)?.ok_or_else(|| no_experiment(id))?;
                 change(tx, &old, now)?;
                 let new = store::find(tx, project, id)?.ok_or_else(|| no_experiment(id))?;
@@ -291,13 +292,27 @@ fn shown(experiment: &Experiment) -> serde_json::Value {
 }
 
 pub(crate) fn require_active(experiment: &Experiment) -> Result<()> {
-    if experiment.stage == Stage::Active {
+    check_active(experiment.id, experiment.stage)
+}
+
+/// The same inside the transaction that adds something to the experiment, so that it cannot go to
+/// the bin in between.
+pub(crate) fn require_active_for(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    id: ExperimentId,
+) -> Result<()> {
+    let stage = store::stage_for_adding(tx, project, id)?.ok_or_else(|| no_experiment(id))?;
+    check_active(id, stage)
+}
+
+fn check_active(id: ExperimentId, stage: Stage) -> Result<()> {
+    if stage == Stage::Active {
         return Ok(());
     }
     Err(refused(format!(
-        "The experiment {} must be in the 'active' state. Current state is {}.",
-        experiment.id,
-        experiment.stage.as_str()
+        "The experiment {id} must be in the 'active' state. Current state is {}.",
+        stage.as_str()
     )))
 }
 

@@ -24,7 +24,8 @@ pub(crate) fn find_by_name(
     project: ProjectId,
     name: &str,
 ) -> Result<Option<Experiment>> {
-    let sql = format!("SELECT {COLUMNS} FROM experiment WHERE project = $1 AND name = $2");
+    let sql =
+        format!("SELECT {COLUMNS} FROM experiment WHERE project = $1 AND name = $2 AND id >= 0");
     let row = tx.query_opt(&sql, &params![project, name])?;
     row.map(|row| with_tags(tx, &row)).transpose()
 }
@@ -38,7 +39,8 @@ pub(crate) fn number(tx: &mut Tx<'_>, project: ProjectId, id: ExperimentId) -> R
 
 /// All experiments of a project, with their tags.
 pub(crate) fn all(tx: &mut Tx<'_>, project: ProjectId) -> Result<Vec<Experiment>> {
-    let sql = format!("SELECT {COLUMNS} FROM experiment WHERE project = $1 ORDER BY id");
+    let sql =
+        format!("SELECT {COLUMNS} FROM experiment WHERE project = $1 AND id >= 0 ORDER BY id");
     let mut found: Vec<Experiment> =
         tx.query(&sql, &params![project])?.iter().map(read).collect::<Result<_>>()?;
     let tags = tx.query(
@@ -60,10 +62,30 @@ pub(crate) fn all(tx: &mut Tx<'_>, project: ProjectId) -> Result<Vec<Experiment>
 /// The id the next experiment of a project gets: ids are never given twice.
 pub(crate) fn next_id(tx: &mut Tx<'_>, project: ProjectId) -> Result<ExperimentId> {
     let last = tx.query_one(
-        "SELECT COALESCE(MAX(id), 0) AS last FROM experiment WHERE project = $1",
+        "SELECT COALESCE(MAX(id), 0) AS last FROM experiment WHERE project = $1 AND id >= 0",
         &params![project],
     )?;
-    Ok(ExperimentId(last.get::<i64>("last")? + 1))
+    let purged =
+        tx.query_opt("SELECT id FROM experiment_high WHERE project = $1", &params![project])?;
+    let purged = purged.map_or(Ok(0), |row| row.get::<i64>("id"))?;
+    Ok(ExperimentId(last.get::<i64>("last")?.max(purged) + 1))
+}
+
+/// Waits for everything that is being added to the experiment, and lets nothing more in.
+pub(crate) fn lock(tx: &mut Tx<'_>, project: ProjectId, id: ExperimentId) -> Result<()> {
+    tx.lock(&format!("experiment/{project}/{id}"))
+}
+
+/// The stage of an experiment that something is about to be added to, and that it keeps until then;
+/// none if it is not there.
+pub(crate) fn stage_for_adding(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    id: ExperimentId,
+) -> Result<Option<Stage>> {
+    tx.lock_shared(&format!("experiment/{project}/{id}"))?;
+    let sql = "SELECT stage FROM experiment WHERE project = $1 AND id = $2";
+    tx.query_opt(sql, &params![project, id])?.map(|row| row.get("stage")).transpose()
 }
 
 pub(crate) fn insert(tx: &mut Tx<'_>, project: ProjectId, new: &Experiment) -> Result<()> {

@@ -12,7 +12,7 @@ use super::id::ModelId;
 use super::model::{LoggedModel, ModelMetric, ModelStatus};
 use super::store;
 use crate::access::{allowed, resource};
-use crate::experiment::{ExperimentId, Stage, require_active};
+use crate::experiment::{ExperimentId, Stage, require_active, require_active_for};
 use crate::run::{LoggedMetric, RunId, random_name};
 use crate::{RUN_DELETE, RUN_READ, RUN_WRITE, Tracking};
 
@@ -98,9 +98,10 @@ impl Tracking {
             metrics: Vec::new(),
         };
         let resource = resource(&call.place, experiment.id, false);
-        let ctx = call.ctx.clone();
+        let (ctx, project) = (call.ctx.clone(), call.place.id);
         self.db()
             .write(move |tx| {
+                require_active_for(tx, project, model.experiment_id)?;
                 store::insert(tx, &model)?;
                 let data = shown(&model);
                 let change = Change::new(&RUN_WRITE, &resource)

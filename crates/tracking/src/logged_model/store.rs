@@ -36,7 +36,7 @@ pub(crate) fn address(
 ) -> Result<Option<(ProjectId, i64, ExperimentId)>> {
     let row = tx.query_opt(
         "SELECT e.project, e.no, e.id FROM logged_model m JOIN experiment e ON e.no = m.experiment
-         WHERE m.id = $1",
+         WHERE m.id = $1 AND e.id >= 0",
         &params![model],
     )?;
     row.map(|row| Ok((row.get("project")?, row.get("no")?, row.get("id")?))).transpose()
@@ -141,6 +141,11 @@ pub(crate) fn set_stage(tx: &mut Tx<'_>, model: ModelId, stage: Stage, now: i64)
         &params![model, stage, now],
     )
     .map(drop)
+}
+
+/// Takes a model away; what describes it stays behind and must follow.
+pub(crate) fn delete(tx: &mut Tx<'_>, model: ModelId) -> Result<()> {
+    tx.execute("DELETE FROM logged_model WHERE id = $1", &params![model]).map(drop)
 }
 
 pub(crate) fn add_metric(tx: &mut Tx<'_>, model: ModelId, metric: &ModelMetric) -> Result<()> {

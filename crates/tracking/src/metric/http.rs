@@ -2,15 +2,21 @@
 
 use std::sync::Arc;
 
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
 use falaj_base::Result;
 use falaj_mlflow::error::{invalid, refused, required_text};
 use falaj_mlflow::{Api, Call, Places, wire as read};
-use falaj_web::Endpoint;
+use falaj_web::{Doc, Endpoint};
+use futures::StreamExt;
+use http::{Method, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::history::Steps;
+use super::history::{HistoryCursor, Steps};
 use super::point::Point;
 use super::sample::Sampling;
 use crate::run::http::run_id;
@@ -24,7 +30,7 @@ const MOST_IN_CHART: i64 = 2500;
 
 pub(crate) fn routes(tracking: Arc<Tracking>, places: Places) -> Vec<Endpoint> {
     Api::new(tracking, places)
-        .get("/api/2.0/mlflow/metrics/get-history", &RUN_READ, "Read a metric's history", history)
+        .stream(Method::GET, HISTORY, &RUN_READ, HISTORY_DOC, history)
         .get(
             "/api/2.0/mlflow/metrics/get-history-bulk",
             &RUN_READ,
@@ -39,6 +45,25 @@ pub(crate) fn routes(tracking: Arc<Tracking>, places: Places) -> Vec<Endpoint> {
         )
         .into()
 }
+
+const HISTORY: &str = "/api/2.0/mlflow/metrics/get-history";
+
+const HISTORY_DOC: Doc = Doc {
+    summary: "Read a metric's history",
+    takes: None,
+    gives: Some("application/json"),
+    status: 200,
+    query: &[
+        ("run_id", "The run"),
+        ("run_uuid", "The same, as old clients call it"),
+        ("metric_key", "The metric"),
+        ("max_results", "How many points at most; all of them if absent"),
+        ("page_token", "The `next_page_token` of the page before"),
+    ],
+};
+
+/// How many points of a whole history are held at a time.
+const AT_ONCE: usize = 50_000;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -63,11 +88,13 @@ struct Points {
     next_page_token: Option<String>,
 }
 
-async fn history(t: Arc<Tracking>, call: Call, query: History) -> Result<Points> {
+/// A page, or all of it: a whole history is sent as it is read, never held as a whole.
+async fn history(t: Arc<Tracking>, call: Call, request: Request) -> Result<Response> {
+    let query: History = read::read(request).await?;
     let run = run_id(query.run_id, query.run_uuid)?;
     let key = required_text("metric_key", query.metric_key)?;
     let limit = match query.max_results {
-        None => usize::MAX,
+        None => AT_ONCE,
         Some(limit) => usize::try_from(limit).ok().filter(|limit| *limit > 0).ok_or_else(|| {
             invalid("max_results", &json!(limit), "it must be a positive integer")
         })?,
@@ -75,10 +102,63 @@ async fn history(t: Arc<Tracking>, call: Call, query: History) -> Result<Points>
     let after = query.page_token.filter(|token| !token.is_empty());
     let after = after.map(|token| token.parse()).transpose()?;
     let page = t.metric_history(&call, &run, &key, after, limit).await?;
-    Ok(Points {
-        metrics: page.points.into_iter().map(|point| shape(&key, point, None)).collect(),
-        next_page_token: page.next.map(|next| next.to_string()),
-    })
+    match page.next {
+        Some(next) if query.max_results.is_none() => {
+            let rest = Rest { t, call, run, key, next: Some(next) };
+            Ok(whole(rest, page.points))
+        }
+        next => Ok(Json(Points {
+            metrics: page.points.into_iter().map(|point| shape(&key, point, None)).collect(),
+            next_page_token: next.map(|next| next.to_string()),
+        })
+        .into_response()),
+    }
+}
+
+/// What is still to be read of a history.
+struct Rest {
+    t: Arc<Tracking>,
+    call: Call,
+    run: String,
+    key: String,
+    next: Option<HistoryCursor>,
+}
+
+impl Rest {
+    /// The text of more points, with a comma before it; none after the last.
+    async fn more(mut self) -> Result<Option<(Bytes, Self)>> {
+        let Some(after) = self.next.take() else { return Ok(None) };
+        let Self { t, call, run, key, .. } = &self;
+        let page = t.metric_history(call, run, key, Some(after), AT_ONCE).await?;
+        let mut text = if page.points.is_empty() { Vec::new() } else { b",".to_vec() };
+        text.extend(listed(key, page.points)?);
+        self.next = page.next;
+        Ok(Some((text.into(), self)))
+    }
+}
+
+/// A reply that begins with these points and goes on with the rest. If that fails halfway, the
+/// reply breaks off, which no reader takes for its end.
+fn whole(rest: Rest, first: Vec<Point>) -> Response {
+    let head = listed(&rest.key, first).map(|points| {
+        let mut text = br#"{"metrics":["#.to_vec();
+        text.extend(points);
+        Bytes::from(text)
+    });
+    let pieces = futures::stream::once(async { head })
+        .chain(futures::stream::try_unfold(rest, Rest::more))
+        .chain(futures::stream::once(async { Ok(Bytes::from_static(b"]}")) }));
+    ([(header::CONTENT_TYPE, "application/json")], Body::from_stream(pieces)).into_response()
+}
+
+/// Points as JSON, with commas between and no brackets around.
+fn listed(key: &str, points: Vec<Point>) -> Result<Vec<u8>> {
+    let shapes: Vec<MetricValue> =
+        points.into_iter().map(|point| shape(key, point, None)).collect();
+    let mut text = serde_json::to_vec(&shapes).map_err(falaj_base::Error::internal)?;
+    text.pop();
+    text.drain(..1);
+    Ok(text)
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -10,7 +10,7 @@ use super::sample::Sampling;
 use super::store;
 use crate::access::Home;
 use crate::key::{self, KeyKind};
-use crate::run::RunId;
+use crate::run::{RunId, store as runs};
 use crate::{RUN_READ, Tracking};
 
 impl Tracking {
@@ -27,8 +27,10 @@ impl Tracking {
         let key = key.to_owned();
         self.db()
             .read(move |tx| match number(tx, &home, &key)? {
-                Some(number) => store::history_page(tx, home.run, number, after, limit),
-                None => Ok(HistoryPage::default()),
+                Some(number) if runs::exists(tx, home.run)? => {
+                    store::history_page(tx, home.run, number, after, limit)
+                }
+                _ => Ok(HistoryPage::default()),
             })
             .await
     }
@@ -88,7 +90,9 @@ impl Tracking {
             .read(move |tx| {
                 let mut series = Vec::with_capacity(homes.len());
                 for home in &homes {
-                    if let Some(number) = number(tx, home, &key)? {
+                    if let Some(number) = number(tx, home, &key)?
+                        && runs::exists(tx, home.run)?
+                    {
                         series.push((home.run, number));
                     }
                 }

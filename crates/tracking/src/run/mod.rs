@@ -2,6 +2,7 @@
 
 pub mod http;
 mod id;
+pub(crate) mod load;
 mod log;
 mod naming;
 mod repeat;
@@ -12,9 +13,10 @@ pub(crate) mod store;
 pub(crate) mod wire;
 
 pub use id::RunId;
+pub use load::Projection;
 pub use log::{Batch, LoggedMetric};
 pub(crate) use naming::random as random_name;
-pub(crate) use repeat::{Repeats, SCHEMA as CREATION_SCHEMA, forgetter};
+pub(crate) use repeat::{NEIGHBOURS_SCHEMA, Repeats, SCHEMA as CREATION_SCHEMA, forgetter, teller};
 pub use run::{Run, RunData, RunInfo, RunStatus};
 pub use service::NewRun;
-pub(crate) use service::require_active_run;
+pub(crate) use service::{check_active, require_active_run};

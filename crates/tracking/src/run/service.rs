@@ -8,12 +8,13 @@ use falaj_store::record::Change;
 use serde_json::json;
 
 use super::id::RunId;
+use super::load::load;
 use super::log::{RUN_NAME_TAG, check_tag};
 use super::run::{Run, RunInfo, RunStatus};
 use super::store::{self, Update};
 use super::{naming, repeat};
 use crate::access::{Home, no_run, resource};
-use crate::experiment::{ExperimentId, Stage, require_active};
+use crate::experiment::{ExperimentId, Stage, require_active, require_active_for};
 use crate::homes::Address;
 use crate::key::{KeyKind, Learned};
 use crate::{RUN_DELETE, RUN_READ, RUN_WRITE, Tracking};
@@ -50,6 +51,7 @@ impl Tracking {
         };
         let resource = resource(&call.place, experiment.id, false);
         let (ctx, this, connection) = (call.ctx.clone(), self.clone(), call.connection.clone());
+        let project = call.place.id;
         let (run, learned) = self
             .db()
             .write(move |tx| {
@@ -57,12 +59,13 @@ impl Tracking {
                     if let Some(made) = this.0.repeats.find(tx, print)? {
                         let change = Change::new(&RUN_WRITE, &resource).detail("repeated", made);
                         tx.record(&ctx, change)?;
-                        let run = store::load(tx, &[made])?.pop();
+                        let run = load(tx, &[made])?.pop();
                         let run = run.ok_or_else(|| Error::internal("a run is not there"))?;
                         return Ok((run, Learned::default()));
                     }
                     this.0.repeats.watch(*print, connection.as_ref());
                 }
+                require_active_for(tx, project, info.experiment_id)?;
                 let version = store::insert(tx, &info)?;
                 if let Some(print) = &print {
                     this.0.repeats.note(tx, print, info.id, version)?;
@@ -73,7 +76,7 @@ impl Tracking {
                     .after(&shown(&info))
                     .detail("run", info.id);
                 tx.record(&ctx, change)?;
-                let run = store::load(tx, &[info.id])?.pop();
+                let run = load(tx, &[info.id])?.pop();
                 Ok((run.ok_or_else(|| Error::internal("a new run is not there"))?, learned))
             })
             .await?;
@@ -89,7 +92,7 @@ impl Tracking {
 
     pub async fn run(&self, call: &Call, run: &str) -> Result<Run> {
         let home = self.home(call, run, &RUN_READ).await?;
-        let found = self.db().read(move |tx| store::load(tx, &[home.run])).await?;
+        let found = self.db().read(move |tx| load(tx, &[home.run])).await?;
         found.into_iter().next().ok_or_else(|| no_run(run))
     }
 
@@ -210,7 +213,7 @@ pub(crate) fn require_active_run(tx: &mut Tx<'_>, run: RunId) -> Result<RunInfo>
     Ok(info)
 }
 
-pub(super) fn check_active(run: RunId, stage: Stage) -> Result<()> {
+pub(crate) fn check_active(run: RunId, stage: Stage) -> Result<()> {
     if stage == Stage::Active {
         return Ok(());
     }

@@ -4,21 +4,17 @@ use falaj_base::{ProjectId, Result};
 use falaj_store::db::{Row, Tx, Value, params};
 
 use super::id::RunId;
-use super::run::{Run, RunData, RunInfo, RunStatus};
+use super::run::{RunInfo, RunStatus};
 use crate::experiment::{ExperimentId, Stage};
 use crate::homes::Address;
-use crate::{dataset, key, metric};
 
 const COLUMNS: &str = "r.id, r.experiment, e.id AS experiment_id, r.name, r.status, r.user_id,
     r.start_time, r.end_time, r.stage, r.artifact_uri";
 
-/// How many runs one statement asks for.
-const AT_ONCE: usize = 500;
-
 pub(crate) fn address(tx: &mut Tx<'_>, run: RunId) -> Result<Option<Address>> {
     let row = tx.query_opt(
         "SELECT e.project, e.no, e.id FROM run r JOIN experiment e ON e.no = r.experiment
-         WHERE r.id = $1",
+         WHERE r.id = $1 AND e.id >= 0",
         &params![run],
     )?;
     row.map(|row| {
@@ -57,7 +53,8 @@ pub(crate) fn insert(tx: &mut Tx<'_>, run: &RunInfo) -> Result<i64> {
 
 pub(crate) fn find(tx: &mut Tx<'_>, run: RunId) -> Result<Option<RunInfo>> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM run r JOIN experiment e ON e.no = r.experiment WHERE r.id = $1"
+        "SELECT {COLUMNS} FROM run r JOIN experiment e ON e.no = r.experiment
+         WHERE r.id = $1 AND e.id >= 0"
     );
     tx.query_opt(&sql, &params![run])?.as_ref().map(read).transpose()
 }
@@ -72,6 +69,23 @@ pub(crate) fn touch(tx: &mut Tx<'_>, run: RunId) -> Result<Option<Stage>> {
     )?
     .map(|row| row.get("stage"))
     .transpose()
+}
+
+/// Takes a run away; what was logged to it stays behind and must follow.
+pub(crate) fn delete(tx: &mut Tx<'_>, run: RunId) -> Result<()> {
+    tx.execute("DELETE FROM run WHERE id = $1", &params![run]).map(drop)
+}
+
+/// Whether a run is still there: its home may have been remembered longer.
+pub(crate) fn exists(tx: &mut Tx<'_>, run: RunId) -> Result<bool> {
+    Ok(tx.query_opt("SELECT stage FROM run WHERE id = $1", &params![run])?.is_some())
+}
+
+/// Waits for other changes of a run and keeps them waiting, without marking it as changed itself.
+pub(crate) fn hold_still(tx: &mut Tx<'_>, run: RunId) -> Result<Option<Stage>> {
+    tx.query_opt("UPDATE run SET stage = stage WHERE id = $1 RETURNING stage", &params![run])?
+        .map(|row| row.get("stage"))
+        .transpose()
 }
 
 /// What an update changes; an absent field stays.
@@ -100,65 +114,18 @@ pub(crate) fn set_stage(tx: &mut Tx<'_>, run: RunId, stage: Stage, now: i64) -> 
     .map(drop)
 }
 
-/// The runs with these ids, in their order, with all that was logged; unknown ids are left out.
-pub(crate) fn load(tx: &mut Tx<'_>, ids: &[RunId]) -> Result<Vec<Run>> {
-    let mut runs = Vec::with_capacity(ids.len());
-    for ids in ids.chunks(AT_ONCE) {
-        let mut found = infos(tx, ids)?;
-        let mut data = data(tx, ids)?;
-        let mut lineage = dataset::store::lineage(tx, ids)?;
-        for id in ids {
-            if let Some(info) = found.remove(id) {
-                let data = data.remove(id).unwrap_or_default();
-                runs.push(Run { info, data, lineage: lineage.remove(id).unwrap_or_default() });
-            }
-        }
-    }
-    Ok(runs)
-}
-
+/// The runs with these ids, without what was logged.
 pub(crate) fn infos(
     tx: &mut Tx<'_>,
     ids: &[RunId],
 ) -> Result<std::collections::HashMap<RunId, RunInfo>> {
     let (list, values) = id_list(ids);
     let sql = format!(
-        "SELECT {COLUMNS} FROM run r JOIN experiment e ON e.no = r.experiment WHERE r.id IN ({list})"
+        "SELECT {COLUMNS} FROM run r JOIN experiment e ON e.no = r.experiment
+         WHERE r.id IN ({list}) AND e.id >= 0"
     );
     let rows = tx.query(&sql, &values)?;
     rows.iter().map(|row| read(row).map(|info| (info.id, info))).collect()
-}
-
-fn data(tx: &mut Tx<'_>, ids: &[RunId]) -> Result<std::collections::HashMap<RunId, RunData>> {
-    let (list, values) = id_list(ids);
-    let mut all: std::collections::HashMap<RunId, RunData> = std::collections::HashMap::new();
-    let latest = metric::latest::latest(tx, ids)?;
-    let names = key::names(tx, latest.iter().map(|(_, key, _)| *key))?;
-    for (run, key, latest) in latest {
-        if let Some(name) = names.get(&key) {
-            all.entry(run).or_default().metrics.push((name.clone(), latest.last));
-        }
-    }
-    for (table, pick) in [
-        ("param", (|data| &mut data.params) as fn(&mut RunData) -> &mut Vec<(String, String)>),
-        ("run_tag", |data| &mut data.tags),
-    ] {
-        let sql = format!(
-            "SELECT t.run, k.name, t.value FROM {table} t JOIN tracking_key k ON k.no = t.key
-             WHERE t.run IN ({list})"
-        );
-        tx.scan(&sql, &values, |row| {
-            let data = all.entry(row.get("run")?).or_default();
-            pick(data).push((row.get("name")?, row.get("value")?));
-            Ok(())
-        })?;
-    }
-    for data in all.values_mut() {
-        data.params.sort_unstable();
-        data.tags.sort_unstable();
-        data.metrics.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-    }
-    Ok(all)
 }
 
 /// `$1, $2, …` and the values for it. The list is padded to a power of two by repeating the last

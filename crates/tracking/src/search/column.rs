@@ -57,6 +57,9 @@ pub(super) struct Texts {
     word_bytes: usize,
 }
 
+/// A column of fewer words is left as it is.
+const FEW_WORDS: usize = 1024;
+
 impl Texts {
     pub(super) fn set(&mut self, row: Row, text: &str) {
         self.reach(row as usize + 1);
@@ -91,6 +94,25 @@ impl Texts {
         }
     }
 
+    /// Lets words go that no run has any more, once they are more than those in use: a text that
+    /// changes with every look would otherwise be kept in all its forms.
+    pub(super) fn tidy(&mut self) {
+        if self.words.len() <= 2 * self.codes.len() + FEW_WORDS {
+            return;
+        }
+        let old = std::mem::take(&mut self.words);
+        let mut moved = vec![0; old.len()];
+        self.known.clear();
+        self.word_bytes = 0;
+        for at in 0..self.codes.len() {
+            let code = self.codes[at] as usize;
+            if code != 0 && moved[code] == 0 {
+                moved[code] = self.learn(&old[code]);
+            }
+            self.codes[at] = moved[code];
+        }
+    }
+
     pub(super) fn get(&self, row: Row) -> Option<&Arc<str>> {
         let code = *self.codes.get(row as usize)?;
         if code == 0 { None } else { self.words.get(code as usize) }
@@ -122,11 +144,41 @@ impl Column {
         }
     }
 
+    pub(super) fn tidy(&mut self) {
+        if let Self::Texts(texts) = self {
+            texts.tidy();
+        }
+    }
+
     /// Roughly what it takes in memory.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Numbers(numbers) => numbers.bytes(),
             Self::Texts(texts) => texts.bytes(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_nobody_has_are_let_go() {
+        let mut texts = Texts::default();
+        for n in 0..10_000 {
+            for row in 0..3 {
+                texts.set(row, &format!("{row} at {n}"));
+            }
+            texts.tidy();
+        }
+        texts.clear(1);
+        assert!(texts.words.len() < FEW_WORDS + 20, "{} words", texts.words.len());
+        assert!(texts.bytes() < 200_000, "{} bytes", texts.bytes());
+        assert_eq!(texts.get(0).map(AsRef::as_ref), Some("0 at 9999"));
+        assert_eq!(texts.get(1), None);
+        assert_eq!(texts.get(2).map(AsRef::as_ref), Some("2 at 9999"));
+        texts.set(1, "0 at 9999");
+        assert_eq!(texts.codes[0], texts.codes[1], "a word is known once");
     }
 }

@@ -129,6 +129,7 @@ impl Frame {
                     column.clear(*row);
                 }
                 self.fill(tx, experiment, &field, Some(&ids), &mut column)?;
+                column.tidy();
                 loaded.column = column;
             }
             self.columns.insert(field, loaded);

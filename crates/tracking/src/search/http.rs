@@ -14,6 +14,7 @@ use super::experiments::ExperimentSearch;
 use super::service::RunSearch;
 use crate::experiment::ViewType;
 use crate::experiment::http::ExperimentInfo;
+use crate::run::Projection;
 use crate::run::wire::RunShape;
 use crate::{EXPERIMENT_READ, RUN_READ, Tracking};
 
@@ -44,6 +45,10 @@ struct SearchRuns {
     order_by: Vec<String>,
     #[serde(alias = "pageToken")]
     page_token: Option<String>,
+    /// Only these parts of the runs: `info`, `metrics.loss`, `params`, `tags.x`, `inputs`, ….
+    /// Everything if absent. An addition to MLflow's protocol.
+    #[serde(deserialize_with = "read::list")]
+    columns: Vec<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -62,6 +67,7 @@ async fn runs(t: Arc<Tracking>, call: Call, body: SearchRuns) -> Result<FoundRun
         view: body.run_view_type.unwrap_or_default(),
         limit: page_size(body.max_results)?,
         page_token: body.page_token,
+        projection: Projection::parse(&body.columns)?,
     };
     let (runs, next_page_token) = t.search_runs(&call, search).await?;
     Ok(FoundRuns { runs: runs.into_iter().map(RunShape::from).collect(), next_page_token })

@@ -7,7 +7,7 @@
 //! Frame::refresh         runs touched since the last look        frame.rs
 //! select                 one bit per run, comparison by comparison    select.rs
 //! rank                   the first so many, in order             rank.rs
-//! run::store::load       the page itself
+//! run::load              the page itself
 //! ```
 //!
 //! Must hold:

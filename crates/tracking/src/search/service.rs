@@ -15,7 +15,8 @@ use super::select::select;
 use crate::access::resource;
 use crate::experiment::{ExperimentId, ViewType, store as experiments};
 use crate::key::{self, KeyKind};
-use crate::run::{Run, RunId, store as runs};
+use crate::run::load::load_some;
+use crate::run::{Projection, Run, RunId};
 use crate::{RUN_READ, Tracking};
 
 /// How many columns one search may ask for.
@@ -30,6 +31,8 @@ pub struct RunSearch {
     pub view: ViewType,
     pub limit: usize,
     pub page_token: Option<String>,
+    /// Which parts of the runs are wanted.
+    pub projection: Projection,
 }
 
 /// A search made ready: parsed and checked.
@@ -39,6 +42,7 @@ struct Plan {
     view: ViewType,
     limit: usize,
     after: Option<Place>,
+    projection: Projection,
 }
 
 impl Tracking {
@@ -91,14 +95,16 @@ impl Tracking {
         if experiments.len() > 1 {
             found.sort_by(|(_, a), (_, b)| rank::compare(a, b, &plan.order));
         }
-        let more = found.len() > plan.limit;
-        found.truncate(plan.limit);
-        let next = match found.last() {
-            Some((_, last)) if more => Some(page::encode(last)?),
+        let ids: Vec<RunId> = found.iter().take(plan.limit).map(|(id, _)| *id).collect();
+        // Runs differ in size by orders of magnitude: a page ends where its bytes end, too.
+        let most = self.config().max_search_reply.as_usize();
+        let (runs, shown) = load_some(tx, &ids, &plan.projection, most)?;
+        let last = shown.checked_sub(1).and_then(|at| found.get(at));
+        let next = match last {
+            Some((_, last)) if found.len() > shown => Some(page::encode(last)?),
             _ => None,
         };
-        let ids: Vec<RunId> = found.into_iter().map(|(id, _)| id).collect();
-        Ok((runs::load(tx, &ids)?, next))
+        Ok((runs, next))
     }
 
     /// The first runs of one experiment: one more than the page holds, to know whether it ends.
@@ -142,6 +148,7 @@ impl Plan {
             view: search.view,
             limit: search.limit,
             after,
+            projection: search.projection.clone(),
         })
     }
 

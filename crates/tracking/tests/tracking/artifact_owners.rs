@@ -211,8 +211,8 @@ async fn copies_share_their_content_and_outlive_the_original() {
         assert_eq!(copied.await.unwrap(), Copied { files: 3, bytes: 27 });
         let project = call.place.id;
         let root = ArtifactPath::new(from.clone()).unwrap();
-        let purged = world.db().write(move |tx| Purged::folder(tx, project, &root));
-        assert_eq!(purged.await.unwrap(), Purged { files: 3, bytes: 27 });
+        let purged = world.db().write(move |tx| Purged::folder(tx, project, &root, 100));
+        assert_eq!(purged.await.unwrap(), (Purged { files: 3, bytes: 27 }, true));
         assert_eq!(world.listed(&format!("path={from}")).await, [""; 0]);
         world.later(std::time::Duration::from_hours(2));
         world.objects.collect().await.unwrap();
@@ -221,9 +221,9 @@ async fn copies_share_their_content_and_outlive_the_original() {
         assert_eq!(text(copy).await, "content 2");
 
         let purge = move |tx: &mut falaj_store::db::Tx<'_>| {
-            Purged::experiment(tx, project, ExperimentId::DEFAULT)
+            Purged::experiment(tx, project, ExperimentId::DEFAULT, 100)
         };
-        assert_eq!(world.db().write(purge).await.unwrap().files, 3);
+        assert_eq!(world.db().write(purge).await.unwrap().0.files, 3);
         assert_eq!(world.count("SELECT COUNT(*) AS n FROM blob_ref").await, 0);
     })
     .await;

@@ -16,9 +16,10 @@ use falaj_governance::{epoch, residency, tenancy};
 use falaj_mlflow::{Call, Places, edge};
 use falaj_store::db::{DatabaseConfig, Db, Tx};
 use falaj_store::objects::{Objects, ObjectsConfig};
+use falaj_store::worker::Worker;
 use falaj_store::{keys, objects};
 use falaj_testkit::database::Database;
-use falaj_tracking::artifact::{ArtifactConfig, SignedUrls, http as artifact};
+use falaj_tracking::artifact::{ArtifactConfig, SignedUrls};
 use falaj_tracking::run::NewRun;
 use falaj_tracking::{ExperimentId, Tracking, TrackingConfig};
 use futures::future::BoxFuture;
@@ -33,6 +34,7 @@ pub(crate) struct World {
     pub(crate) clock: Clock,
     pub(crate) objects: Objects,
     router: Router,
+    workers: Vec<Worker>,
     places: Places,
     tenancy: Tenancy,
     reads: ReadLog,
@@ -45,6 +47,11 @@ impl World {
     }
 
     pub(crate) async fn with(database: &Database, artifact: ArtifactConfig) -> Self {
+        let config = TrackingConfig { artifact, ..TrackingConfig::default() };
+        Self::configured(database, config).await
+    }
+
+    pub(crate) async fn configured(database: &Database, tracking: TrackingConfig) -> Self {
         let clock = Clock::manual(Clock::System.now());
         let db = database.open_with(&DatabaseConfig::default(), clock.clone()).await.unwrap();
         let mut modules = falaj_store::migrations();
@@ -68,16 +75,17 @@ impl World {
         let tenancy = Tenancy::new(db.clone(), epoch.clone(), local);
         tenancy.ensure_default().await.unwrap();
         let reads = ReadLog::new(db.clone(), 1000, 100);
-        let config = TrackingConfig { artifact, ..TrackingConfig::default() };
-        let tracking = Tracking::new(config, db, objects.clone(), reads.clone());
+        let tracking = Tracking::new(tracking, db, objects.clone(), reads.clone());
         let places = Places::new(tenancy.clone(), epoch);
         let secret = keys.platform_secret("artifact-urls").unwrap();
         let urls = SignedUrls::new(&secret, None, false);
-        let router = artifact::routes(&tracking, &urls, &places)
+        let falaj_web::Module { endpoints, workers, .. } =
+            falaj_tracking::module(&tracking, &places, &urls);
+        let router = endpoints
             .into_iter()
             .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.handler))
             .layer(axum::middleware::from_fn(edge::speak));
-        Self { tracking, clock, objects, router, places, tenancy, reads, _folder: folder }
+        Self { tracking, clock, objects, router, workers, places, tenancy, reads, _folder: folder }
     }
 
     pub(crate) fn db(&self) -> &Db {
@@ -153,6 +161,24 @@ impl World {
         self.ask(Some(Ctx::system("test")), request.unwrap()).await
     }
 
+    /// The JSON answer of a request to a path below the default project, which must succeed.
+    pub(crate) async fn native(&self, method: Method, path: &str, body: Value) -> Value {
+        let (status, body) = self.native_try(method, path, body).await;
+        assert!((200..300).contains(&status), "{path}: {status} {body}");
+        body
+    }
+
+    pub(crate) async fn native_try(&self, method: Method, path: &str, body: Value) -> (u16, Value) {
+        let path = format!("/v1/tenants/default/projects/default/{path}");
+        let request = http::Request::builder().method(method).uri(path);
+        let request = request.header(header::CONTENT_TYPE, "application/json");
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        let reply = self.ask(Some(Ctx::system("test")), request.body(body).unwrap()).await;
+        let status = reply.status().as_u16();
+        let bytes = bytes(reply).await;
+        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
     pub(crate) async fn put(&self, path: &str, body: impl Into<Body>) {
         let reply = self.send(Method::PUT, &format!("{FILES}/{path}"), body).await;
         assert_eq!(reply.status(), StatusCode::OK, "{path}: {}", text(reply).await);
@@ -178,6 +204,12 @@ impl World {
         };
         let entries = self.db().read(read).await.unwrap();
         entries.iter().map(|entry| serde_json::from_str(entry).unwrap()).collect()
+    }
+
+    /// Lets the server tell others on the same database what it knows.
+    pub(crate) async fn tell(&self) {
+        let teller = self.workers.iter().find(|worker| worker.name == "run-creation-tell");
+        teller.unwrap().run().await.unwrap();
     }
 
     pub(crate) fn later(&self, by: Duration) {

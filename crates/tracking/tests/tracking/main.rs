@@ -6,7 +6,13 @@ mod artifact_files;
 mod artifact_owners;
 mod artifact_parts;
 mod artifact_world;
+mod console;
+mod hold;
 mod metric;
+mod projection;
+mod purge;
+mod recipe;
+mod repeated;
 
 use falaj_governance::{epoch, residency, tenancy};
 use falaj_store::db::Db;

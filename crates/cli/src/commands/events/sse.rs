@@ -1,4 +1,4 @@
-//! Server-sent events, as far as our own server speaks them: `id`, `data` and comments, lines
+//! Server-sent events, as far as our own server speaks them: `id`, `event`, `data` and comments, lines
 //! ended by LF or CRLF.
 
 use crate::exit::{Failure, Result};
@@ -7,21 +7,24 @@ use crate::exit::{Failure, Result};
 const MAX_MESSAGE: usize = 4 << 20;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Message {
-    pub(super) id: Option<String>,
-    pub(super) data: String,
+pub(crate) struct Message {
+    pub(crate) id: Option<String>,
+    /// What kind of event it is, if it says so.
+    pub(crate) kind: Option<String>,
+    pub(crate) data: String,
 }
 
 /// Puts messages together from pieces that end anywhere, also inside a letter.
 #[derive(Debug, Default)]
-pub(super) struct Parser {
+pub(crate) struct Parser {
     rest: Vec<u8>,
     id: Option<String>,
+    kind: Option<String>,
     data: Option<String>,
 }
 
 impl Parser {
-    pub(super) fn feed(&mut self, piece: &[u8]) -> Result<Vec<Message>> {
+    pub(crate) fn feed(&mut self, piece: &[u8]) -> Result<Vec<Message>> {
         self.rest.extend_from_slice(piece);
         let mut messages = Vec::new();
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -37,13 +40,14 @@ impl Parser {
 
     fn line(&mut self, line: &str) -> Option<Message> {
         if line.is_empty() {
-            let id = self.id.take();
-            return self.data.take().map(|data| Message { id, data });
+            let (id, kind) = (self.id.take(), self.kind.take());
+            return self.data.take().map(|data| Message { id, kind, data });
         }
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match name {
             "id" => self.id = Some(value.to_owned()),
+            "event" => self.kind = Some(value.to_owned()),
             "data" => match &mut self.data {
                 Some(data) => {
                     data.push('\n');
@@ -67,8 +71,8 @@ mod tests {
         let text =
             ": hello\n\nid: 7\ndata: {\"a\":\ndata: \"é\"}\n\nevent: x\r\ndata:y\r\n\r\n: bye\n";
         let expected = vec![
-            Message { id: Some("7".into()), data: "{\"a\":\n\"é\"}".into() },
-            Message { id: None, data: "y".into() },
+            Message { id: Some("7".into()), kind: None, data: "{\"a\":\n\"é\"}".into() },
+            Message { id: None, kind: Some("x".into()), data: "y".into() },
         ];
         for size in 1..text.len() {
             let mut parser = Parser::default();
