@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure, Result};
 const MAX_WAITING: usize = 8 << 20;
 /// How much one request carries, and how long output is gathered for it.
 const PIECE: usize = 256 << 10;
-const GATHER: Duration = Duration::from_millis(500);
+const GATHER: Duration = Duration::from_secs(1);
 /// The wait after a piece that did not arrive, which doubles, and its limit.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
