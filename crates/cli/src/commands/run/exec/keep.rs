@@ -21,7 +21,7 @@ const GATHER: Duration = Duration::from_secs(1);
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// How long the last pieces may take once the command has ended.
-const LAST_PIECES: Duration = Duration::from_secs(60);
+const LAST_PIECES: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Default)]
 struct Waiting {
