@@ -299,7 +299,7 @@ fn table(ctx: &Context, items: &[Value], columns: &[String]) -> Result<()> {
             let found = if part == "metrics" && !key.is_empty() { &found["value"] } else { found };
             (column.clone(), found.clone())
         });
-        let mut row = serde_json::Map::from_iter(asked);
+        let mut row: serde_json::Map<_, _> = asked.collect();
         row.insert("id".to_owned(), item["run_id"].clone());
         row.insert("name".to_owned(), item["run_name"].clone());
         Value::Object(row)

@@ -142,12 +142,12 @@ impl Tracking {
             .read(move |tx| {
                 let cutoff = before.micros() / 1000;
                 let (found, next) = store::due(tx, project, cutoff, &from, AT_ONCE)?;
-                let held = hold::all(tx, project)?;
+                let holds = hold::all(tx, project)?;
                 let kept = References::seen(tx, project, this.keeper())?;
                 let judged = found.into_iter().map(|due| {
-                    let hold = held.iter().find(|hold| hold.covers(Some(due.experiment())));
-                    let error = match hold {
-                        Some(hold) => Some(hold.refusal()),
+                    let covering = holds.iter().find(|hold| hold.covers(Some(due.experiment())));
+                    let error = match covering {
+                        Some(covering) => Some(covering.refusal()),
                         None => due.check(&kept).err(),
                     };
                     (due, error)

@@ -63,15 +63,15 @@ impl Tracking {
         self.db()
             .write(move |tx| {
                 lock(tx, project)?;
-                let held = all(tx, project)?;
-                if let Some(old) = held.iter().find(|old| old.name == hold.name) {
+                let others = all(tx, project)?;
+                if let Some(old) = others.iter().find(|old| old.name == hold.name) {
                     if old.reason != hold.reason || old.experiment_id != hold.experiment_id {
                         return Err(Error::already_exists("legal hold", &hold.name));
                     }
                     tx.record(&ctx, Change::new(&HOLD_WRITE, &resource).after(old))?;
                     return Ok(old.clone());
                 }
-                if held.len() >= most {
+                if others.len() >= most {
                     let text = format!("the project has {most} legal holds, and no more fit");
                     return Err(Error::new(&code::CONFLICT, text));
                 }
@@ -152,9 +152,9 @@ pub(crate) fn check_files(
     experiments: impl IntoIterator<Item = Option<ExperimentId>>,
 ) -> Result<()> {
     tx.lock_shared(&lock_name(project))?;
-    let held = all(tx, project)?;
+    let others = all(tx, project)?;
     for experiment in experiments {
-        if let Some(hold) = held.iter().find(|hold| hold.covers(experiment)) {
+        if let Some(hold) = others.iter().find(|hold| hold.covers(experiment)) {
             return Err(hold.refusal());
         }
     }

@@ -10,6 +10,7 @@
 mod diff;
 mod environment;
 mod http;
+#[allow(clippy::module_inception, reason = "the noun of this folder")]
 mod recipe;
 mod service;
 

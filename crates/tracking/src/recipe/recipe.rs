@@ -141,8 +141,11 @@ impl Recipe {
     pub(super) fn finished(mut self) -> Self {
         self.environment.sort_by_key(|file| exactness(&file.path));
         if let Some(best) = self.environment.first() {
-            self.packages =
-                if best.path.ends_with(".txt") { packages(&best.text) } else { listed(&best.text) };
+            self.packages = if best.path.ends_with("requirements.txt") {
+                packages(&best.text)
+            } else {
+                listed(&best.text)
+            };
         }
         let unclean = self.code.dirty == Some(true) && self.code.patch.is_none();
         for (absent, what) in [

@@ -261,9 +261,10 @@ fn keyed(ids: &[RunId], table: &str, columns: &str, part: &Part) -> (String, Vec
         let count = names.len().next_power_of_two();
         let first = values.len() + 1;
         let places: Vec<String> = (first..first + count).map(|at| format!("${at}")).collect();
-        sql.push_str(&format!(" AND k.name IN ({})", places.join(", ")));
-        let last = names.last().into_iter().cycle();
-        values.extend(names.iter().chain(last).take(count).map(|name| Value::from(name.as_str())));
+        sql.extend([" AND k.name IN (", &places.join(", "), ")"]);
+        let padding = names.last().into_iter().cycle();
+        values
+            .extend(names.iter().chain(padding).take(count).map(|name| Value::from(name.as_str())));
     }
     (sql, values)
 }

@@ -91,7 +91,7 @@ async fn a_follower_hears_the_log_and_the_end() {
         let text = String::from_utf8(bytes(reply).await).unwrap();
         let said = |what: &str| assert!(text.contains(what), "{what}: {text}");
         said("event: log\ndata: {\"offset\":0,\"text\":\"one\\ntwö\\n\"}");
-        said("\"key\":\"loss\",\"step\":3");
+        said("\"key\":\"loss\",\"value\":0.5,\"step\":3");
         said("event: end");
         said("\"status\":\"FAILED\"");
         // Taken up again, nothing is missed and the log is not repeated.

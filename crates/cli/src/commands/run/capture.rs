@@ -10,7 +10,7 @@ use tokio::process::Command;
 use crate::output::Output;
 
 /// How long any question to another program may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// The largest difference from the commit that is kept, and the largest new file in it.
 const MAX_PATCH: usize = 16 << 20;
 const MAX_NEW_FILE: u64 = 1 << 20;

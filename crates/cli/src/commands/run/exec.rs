@@ -42,7 +42,7 @@ pub(super) struct Exec {
     /// The name of the run.
     #[arg(long)]
     name: Option<String>,
-    /// The seed: given to the command as FALAJ_SEED and PYTHONHASHSEED, and kept.
+    /// The seed: given to the command as `FALAJ_SEED` and `PYTHONHASHSEED`, and kept.
     #[arg(long)]
     seed: Option<u32>,
     /// A tag as name=value; may be given several times.
@@ -132,7 +132,7 @@ impl Start<'_> {
                 return Err(Failure::usage(format!("cannot run {name}: {error}")));
             }
         };
-        let (word, code) = outcome(&status?);
+        let (word, code) = outcome(status?);
         end(ctx, mlflow, &run, word).await;
         ctx.output.say(&format!("run {run} ended: {word}"));
         if code == 0 { Ok(()) } else { Err(Failure::of_command(code)) }
@@ -174,9 +174,8 @@ impl Start<'_> {
     }
 
     fn spawn(&self, ctx: &Context, mlflow: &Mlflow<'_>, run: &str) -> std::io::Result<Child> {
-        let (program, arguments) = match self.command {
-            [program, arguments @ ..] => (program, arguments),
-            [] => return Err(std::io::Error::other("there is no command")),
+        let [program, arguments @ ..] = self.command else {
+            return Err(std::io::Error::other("there is no command"));
         };
         let place = mlflow.place;
         let url = mlflow.client.url();
@@ -273,7 +272,7 @@ async fn tee(mut pipe: impl AsyncRead + Unpin, to_stderr: bool, keep: keep::Sink
 }
 
 /// What MLflow calls such an end, and the exit code for our caller.
-fn outcome(status: &ExitStatus) -> (&'static str, u8) {
+fn outcome(status: ExitStatus) -> (&'static str, u8) {
     use std::os::unix::process::ExitStatusExt as _;
     match (status.code(), status.signal()) {
         (Some(0), _) => ("FINISHED", 0),

@@ -16,12 +16,12 @@ use crate::exit::{Exit, Failure, Result};
 const MAX_WAITING: usize = 8 << 20;
 /// How much one request carries, and how long output is gathered for it.
 const PIECE: usize = 256 << 10;
-const GATHER: Duration = Duration::from_millis(500);
+const GATHER: Duration = Duration::from_secs(1);
 /// The wait after a piece that did not arrive, which doubles, and its limit.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// How long the last pieces may take once the command has ended.
-const LAST_PIECES: Duration = Duration::from_secs(60);
+const LAST_PIECES: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Default)]
 struct Waiting {
