@@ -22,4 +22,11 @@ pub static MODEL_PROMOTE: Action = Action::write(
     "Move an alias or a stage; a policy can keep this to fewer people",
 );
 
-pub static ACTIONS: &[&Action] = &[&MODEL_READ, &MODEL_WRITE, &MODEL_DELETE, &MODEL_PROMOTE];
+pub static MODEL_GOVERN: Action = Action::write(
+    "model:govern",
+    Role::Operator,
+    "Set what protected aliases and stages of a project ask of a version",
+);
+
+pub static ACTIONS: &[&Action] =
+    &[&MODEL_READ, &MODEL_WRITE, &MODEL_DELETE, &MODEL_PROMOTE, &MODEL_GOVERN];

@@ -16,10 +16,16 @@
 mod access;
 mod actions;
 pub mod alias;
+pub mod approval;
 pub mod bom;
+pub mod card;
 pub mod config;
+pub mod evidence;
 pub mod history;
+pub mod lineage;
+pub mod mlmodel;
 pub mod model;
+pub mod promotion;
 pub mod scan;
 mod schema;
 pub mod signing;
@@ -33,10 +39,12 @@ use std::sync::Arc;
 use falaj_governance::tenancy::Tenancy;
 use falaj_mlflow::Places;
 use falaj_store::db::Db;
+use falaj_store::keys::Keys;
 use falaj_tracking::Tracking;
 use falaj_web::Module;
+use tokio::sync::Notify;
 
-pub use actions::{ACTIONS, MODEL_DELETE, MODEL_PROMOTE, MODEL_READ, MODEL_WRITE};
+pub use actions::{ACTIONS, MODEL_DELETE, MODEL_GOVERN, MODEL_PROMOTE, MODEL_READ, MODEL_WRITE};
 pub use config::RegistryConfig;
 pub use schema::MIGRATIONS;
 
@@ -48,6 +56,9 @@ struct Inner {
     config: RegistryConfig,
     tracking: Tracking,
     tenancy: Tenancy,
+    keys: Keys,
+    /// Tells the worker that a version was registered.
+    registered: Arc<Notify>,
 }
 
 impl fmt::Debug for Registry {
@@ -58,8 +69,8 @@ impl fmt::Debug for Registry {
 
 impl Registry {
     #[must_use]
-    pub fn new(config: RegistryConfig, tracking: Tracking, tenancy: Tenancy) -> Self {
-        Self(Arc::new(Inner { config, tracking, tenancy }))
+    pub fn new(config: RegistryConfig, tracking: Tracking, tenancy: Tenancy, keys: Keys) -> Self {
+        Self(Arc::new(Inner { config, tracking, tenancy, keys, registered: Arc::default() }))
     }
 
     #[must_use]
@@ -81,6 +92,19 @@ impl Registry {
     pub fn tenancy(&self) -> &Tenancy {
         &self.0.tenancy
     }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.0.keys
+    }
+
+    pub(crate) fn signal(&self) -> Arc<Notify> {
+        self.0.registered.clone()
+    }
+
+    /// Wakes the worker that signs.
+    pub(crate) fn wake(&self) {
+        self.0.registered.notify_one();
+    }
 }
 
 /// The domain, ready to be composed.
@@ -92,5 +116,11 @@ pub fn module(registry: &Registry, places: &Places) -> Module {
         .routes(model::http::routes(service.clone(), places.clone()))
         .routes(version::http::routes(service.clone(), places.clone()))
         .routes(alias::http::routes(service.clone(), places.clone()))
-        .routes(history::http::routes(service))
+        .routes(history::http::routes(service.clone()))
+        .routes(evidence::http::routes(service.clone()))
+        .routes(card::http::routes(service.clone()))
+        .routes(promotion::http::routes(service.clone()))
+        .routes(approval::http::routes(service.clone()))
+        .routes(lineage::http::routes(service))
+        .worker(evidence::worker(registry))
 }

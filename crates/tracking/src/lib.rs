@@ -37,7 +37,7 @@ use falaj_store::db::Db;
 use falaj_store::objects::Objects;
 use falaj_web::Module;
 
-pub use access::Home;
+pub use access::{Home, resource as experiment_resource};
 pub use actions::{
     ACTIONS, EXPERIMENT_CREATE, EXPERIMENT_DELETE, EXPERIMENT_READ, EXPERIMENT_UPDATE, RUN_DELETE,
     RUN_PURGE, RUN_READ, RUN_WRITE,

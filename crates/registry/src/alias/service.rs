@@ -11,7 +11,8 @@ use super::alias::{LATEST, check_alias, check_free, no_alias};
 use super::store;
 use crate::access::{Act, no_model, no_version};
 use crate::history::{Kind, Move, store as history};
-use crate::model::{Model, store as models};
+use crate::model::{Model, RegisteredId, store as models};
+use crate::promotion::{self, Target};
 use crate::version::{Version, store as versions};
 use crate::{MODEL_PROMOTE, MODEL_READ, Registry};
 
@@ -39,12 +40,17 @@ impl Registry {
         number: i64,
     ) -> Result<()> {
         check_free(&alias)?;
+        let checked = self.check_promotable((ctx, project), name, number).await?;
         let (id, gone) = (project.id, name.to_owned());
         let not_there = move || no_version(&gone, number);
         let change = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
             let there = versions::find(tx, id, &model.name, number)?;
-            there.ok_or_else(|| no_version(&model.name, number))?;
+            let version = there.ok_or_else(|| no_version(&model.name, number))?;
             let old = store::find(tx, model.id, &alias)?;
+            if old != Some(number) {
+                let target = Target::Alias(alias.clone());
+                promotion::allow(tx, id, &version, &target, &checked)?;
+            }
             move_alias(tx, id, model, act, &alias, (old, Some(number)))?;
             put_on_record(tx, model, act, &alias, (old, Some(number)), None)
         };
@@ -82,19 +88,24 @@ impl Registry {
         check_alias(&alias)?;
         let (id, gone) = (project.id, name.to_owned());
         let not_there = move || no_model(&gone);
+        self.seen(ctx, project, name, &MODEL_PROMOTE, &not_there).await?;
+        let (wanted, named) = (name.to_owned(), alias.clone());
+        let back = move |tx: &mut Tx<'_>| {
+            let model = models::id_of(tx, id, &wanted)?.ok_or_else(|| no_model(&wanted))?;
+            before(tx, id, (model, &wanted), &named)
+        };
+        let looked_at = self.db().read(back).await?;
+        // Also what is gone back to must be what was signed.
+        if let Some(version) = &looked_at {
+            self.check_files(project, version).await?;
+        }
+        let looked_at = looked_at.map(|version| version.number);
         let change = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
-            let last = history::last(tx, model.id, Kind::Alias, &alias)?;
-            let last = last.ok_or_else(|| {
-                Error::new(&code::NOT_FOUND, format!("The alias {alias} was never set"))
-            })?;
-            let target = last.old.as_deref().map(str::parse::<i64>).transpose();
-            let target = target.map_err(Error::internal)?;
-            if let Some(number) = target {
-                let there = versions::find(tx, id, &model.name, number)?;
-                there.ok_or_else(|| {
-                    let text = format!("Version {number}, where {alias} was before, is deleted");
-                    Error::new(&code::CONFLICT, text)
-                })?;
+            let target = before(tx, id, (model.id, &model.name), &alias)?;
+            let target = target.map(|version| version.number);
+            if target != looked_at {
+                let text = format!("The alias {alias} was moved meanwhile; look at it again");
+                return Err(Error::new(&code::CONFLICT, text));
             }
             let old = store::find(tx, model.id, &alias)?;
             move_alias(tx, id, model, act, &alias, (old, target))?;
@@ -138,6 +149,26 @@ impl Registry {
             })
             .await
     }
+}
+
+/// The version an alias pointed at before its last move; none if it pointed nowhere.
+fn before(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    (model, name): (RegisteredId, &str),
+    alias: &str,
+) -> Result<Option<Version>> {
+    let last = history::last(tx, model, Kind::Alias, alias)?;
+    let last = last
+        .ok_or_else(|| Error::new(&code::NOT_FOUND, format!("The alias {alias} was never set")))?;
+    let number = last.old.as_deref().map(str::parse::<i64>).transpose().map_err(Error::internal)?;
+    let Some(number) = number else { return Ok(None) };
+    let there = versions::find(tx, project, name, number)?;
+    let there = there.ok_or_else(|| {
+        let text = format!("Version {number}, where {alias} was before, is deleted");
+        Error::new(&code::CONFLICT, text)
+    })?;
+    Ok(Some(there))
 }
 
 /// Moves an alias and notes it in the history; one that stays where it is has not moved.

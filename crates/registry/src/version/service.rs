@@ -12,8 +12,10 @@ use super::stage::Stage;
 use super::store;
 use super::version::Version;
 use crate::access::{Act, no_model, no_version};
+use crate::evidence::store as evidence;
 use crate::history::{Kind, Move, store as history};
 use crate::model::{Model, store as models};
+use crate::promotion::{self, Target};
 use crate::tag::check_text;
 use crate::{MODEL_DELETE, MODEL_PROMOTE, MODEL_READ, MODEL_WRITE, Registry};
 
@@ -41,6 +43,7 @@ impl Registry {
         check_text("run_id", new.run_id.as_deref().unwrap_or(""), 256)?;
         new.tags = config.check_tags(new.tags)?;
         let origin = self.origin(call, &new).await?;
+        let most = config.max_signed_files;
         let (name, project) = (new.name.clone(), call.place.id);
         let gone = name.clone();
         let not_there = move || no_model(&gone);
@@ -64,6 +67,11 @@ impl Registry {
                 aliases: Vec::new(),
             };
             store::insert(tx, &version)?;
+            if let Some(folder) = &version.files {
+                let run = origin.seen_run.as_deref();
+                let of = (version.model, version.number);
+                evidence::pin(tx, (project, folder), of, run, most)?;
+            }
             if let Some(model) = origin.noted {
                 note_registration(tx, model, &version.name, version.number)?;
             }
@@ -78,7 +86,11 @@ impl Registry {
                 .ok_or_else(|| no_version(&version.name, version.number))
         };
         let whose = (&call.ctx, &*call.place);
-        self.change(whose, &name, &MODEL_WRITE, not_there, add).await
+        let made = self.change(whose, &name, &MODEL_WRITE, not_there, add).await?;
+        if made.files.is_some() {
+            self.wake();
+        }
+        Ok(made)
     }
 
     pub async fn version(
@@ -153,7 +165,15 @@ impl Registry {
             .at("archive_existing_versions"));
         }
         let id = project.id;
+        let checked = if stage.is_active() {
+            Some(self.check_promotable((ctx, project), name, number).await?)
+        } else {
+            None
+        };
         let change = move |tx: &mut Tx<'_>, old: &Version, act: &Act| {
+            if let Some(checked) = checked.filter(|_| old.stage != stage) {
+                promotion::allow(tx, id, old, &Target::Stage(stage), &checked)?;
+            }
             let mut moves = vec![(old.number, old.stage, stage)];
             if archive_others {
                 let others = store::in_stage(tx, old.model, stage)?.into_iter();
@@ -280,7 +300,7 @@ impl Registry {
     }
 
     /// One change of one version, read again inside its transaction.
-    async fn change_version<T: Send + 'static>(
+    pub(crate) async fn change_version<T: Send + 'static>(
         &self,
         (ctx, project): (&Ctx, &Project),
         name: &str,

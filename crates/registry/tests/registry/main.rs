@@ -4,6 +4,8 @@
 
 mod access;
 mod aliases;
+mod approvals;
+mod evidence;
 mod models;
 mod search;
 mod sources;
