@@ -4,6 +4,7 @@
 
 RUN = {"run_id": "{run}"}
 API = "/api/2.0/mlflow"
+EVENTS = [{"entity": "MODEL_VERSION", "action": "CREATED"}]
 
 BODIES = {
     f"post {API}/experiments/create": {"name": "fresh"},
@@ -53,6 +54,10 @@ BODIES = {
     f"delete {API}/model-versions/delete": {"name": "{registered}", "version": "2"},
     f"post {API}/model-versions/set-tag": {"name": "{registered}", "version": "1", "key": "k", "value": "v"},
     f"delete {API}/model-versions/delete-tag": {"name": "{registered}", "version": "1", "key": "k"},
+    f"post {API}/webhooks": {"name": "hook", "url": "https://127.0.0.1:9/x", "events": EVENTS},
+    f"patch {API}/webhooks/{{webhook_id}}": {"description": "x"},
+    f"delete {API}/webhooks/{{webhook_id}}": {},
+    f"post {API}/webhooks/{{webhook_id}}/test": {},
     "post /api/2.0/mlflow-artifacts/mpu/create/{path}": {"path": "x.bin", "num_parts": 2},
     "post /api/2.0/mlflow-artifacts/mpu/complete/{path}": {"path": "x.bin", "upload_id": "x", "parts": []},
     "post /api/2.0/mlflow-artifacts/mpu/abort/{path}": {"path": "x.bin", "upload_id": "x"},
@@ -118,7 +123,9 @@ def furnish(client):
     for _ in range(2):
         post("model-versions/create", {"name": "thing", "source": "s3://bucket/model"})
     post("registered-models/alias", {"name": "thing", "alias": "first", "version": "1"})
+    hook = post("webhooks", {"name": "stage", "url": "https://127.0.0.1:9/x", "events": EVENTS})
     return {
+        "webhook_id": hook["webhook"]["webhook_id"],
         "experiment": experiment["experiment_id"], "other_experiment": other["experiment_id"],
         "run": run, "other_run": other_run, "model": model["model"]["info"]["model_id"],
         "registered": "thing",

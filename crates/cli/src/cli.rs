@@ -95,6 +95,8 @@ pub(crate) enum Command {
     Audit(commands::audit::Audit),
     Events(commands::events::Events),
     Object(commands::object::Object),
+    Model(commands::model::Model),
+    Webhook(commands::webhook::Webhook),
     Backup(commands::backup::Backup),
     Restore(commands::restore::Restore),
     Config(commands::config::Config),

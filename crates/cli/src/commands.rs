@@ -11,6 +11,7 @@ pub(crate) mod exit_codes;
 pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod login;
+pub(crate) mod model;
 pub(crate) mod object;
 pub(crate) mod policy;
 pub(crate) mod project;
@@ -22,6 +23,7 @@ pub(crate) mod tenant;
 pub(crate) mod token;
 pub(crate) mod user;
 pub(crate) mod version;
+pub(crate) mod webhook;
 pub(crate) mod zone;
 
 use std::collections::BTreeMap;
@@ -53,6 +55,8 @@ pub(crate) async fn run(command: Command, ctx: &Context) -> Result<()> {
         Command::Audit(command) => command.run(ctx).await,
         Command::Events(command) => command.run(ctx).await,
         Command::Object(command) => command.run(ctx).await,
+        Command::Model(command) => command.run(ctx).await,
+        Command::Webhook(command) => command.run(ctx).await,
         Command::Backup(command) => command.run(ctx).await,
         Command::Restore(command) => command.run(ctx).await,
         Command::Config(command) => command.run(ctx),

@@ -9,10 +9,11 @@ use clap::CommandFactory;
 use crate::cli::Cli;
 
 /// The commands in the order a newcomer meets them.
-const GROUPS: [(&str, &[&str]); 6] = [
+const GROUPS: [(&str, &[&str]); 7] = [
     ("Run a server", &["init", "serve", "doctor", "config", "backup", "restore"]),
     ("Sign in", &["login", "whoami", "token"]),
     ("People and permissions", &["tenant", "project", "user", "service-account", "role", "policy"]),
+    ("Models", &["model", "webhook"]),
     ("Data, keys and where they may be", &["object", "key", "zone"]),
     ("What happened", &["audit", "events"]),
     ("About this command", &["completions", "version", "exit-codes", "help"]),

@@ -28,5 +28,21 @@ pub static MODEL_GOVERN: Action = Action::write(
     "Set what protected aliases and stages of a project ask of a version",
 );
 
-pub static ACTIONS: &[&Action] =
-    &[&MODEL_READ, &MODEL_WRITE, &MODEL_DELETE, &MODEL_PROMOTE, &MODEL_GOVERN];
+/// The address of a webhook is often a secret of its own.
+pub static WEBHOOK_READ: Action =
+    Action::read("webhook:read", Role::Contributor, "See a project's webhooks");
+pub static WEBHOOK_WRITE: Action = Action::write(
+    "webhook:write",
+    Role::Operator,
+    "Create, change, test and delete a project's webhooks",
+);
+
+pub static ACTIONS: &[&Action] = &[
+    &MODEL_READ,
+    &MODEL_WRITE,
+    &MODEL_DELETE,
+    &MODEL_PROMOTE,
+    &MODEL_GOVERN,
+    &WEBHOOK_READ,
+    &WEBHOOK_WRITE,
+];

@@ -4,6 +4,8 @@ use falaj_base::ByteSize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::webhook::WebhooksConfig;
+
 /// Limits of the registry API. Those that MLflow has itself follow it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -25,6 +27,8 @@ pub struct RegistryConfig {
     pub inline_hashing: ByteSize,
     /// The most fields of a model card.
     pub max_card_fields: usize,
+    /// Where webhooks may go.
+    pub webhooks: WebhooksConfig,
 }
 
 impl Default for RegistryConfig {
@@ -37,6 +41,7 @@ impl Default for RegistryConfig {
             max_signed_files: 10_000,
             inline_hashing: ByteSize::mib(64),
             max_card_fields: 100,
+            webhooks: WebhooksConfig::default(),
         }
     }
 }

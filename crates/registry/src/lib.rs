@@ -31,6 +31,7 @@ mod schema;
 pub mod signing;
 mod tag;
 pub mod version;
+pub mod webhook;
 mod wire;
 
 use std::fmt;
@@ -44,7 +45,10 @@ use falaj_tracking::Tracking;
 use falaj_web::Module;
 use tokio::sync::Notify;
 
-pub use actions::{ACTIONS, MODEL_DELETE, MODEL_GOVERN, MODEL_PROMOTE, MODEL_READ, MODEL_WRITE};
+pub use actions::{
+    ACTIONS, MODEL_DELETE, MODEL_GOVERN, MODEL_PROMOTE, MODEL_READ, MODEL_WRITE, WEBHOOK_READ,
+    WEBHOOK_WRITE,
+};
 pub use config::RegistryConfig;
 pub use schema::MIGRATIONS;
 
@@ -59,6 +63,9 @@ struct Inner {
     keys: Keys,
     /// Tells the worker that a version was registered.
     registered: Arc<Notify>,
+    sender: webhook::Sender,
+    /// Tells the worker that webhooks may have something to tell.
+    told: Arc<Notify>,
 }
 
 impl fmt::Debug for Registry {
@@ -70,7 +77,15 @@ impl fmt::Debug for Registry {
 impl Registry {
     #[must_use]
     pub fn new(config: RegistryConfig, tracking: Tracking, tenancy: Tenancy, keys: Keys) -> Self {
-        Self(Arc::new(Inner { config, tracking, tenancy, keys, registered: Arc::default() }))
+        Self(Arc::new(Inner {
+            sender: webhook::Sender::new(config.webhooks.clone()),
+            config,
+            tracking,
+            tenancy,
+            keys,
+            registered: Arc::default(),
+            told: Arc::default(),
+        }))
     }
 
     #[must_use]
@@ -101,6 +116,14 @@ impl Registry {
         self.0.registered.clone()
     }
 
+    pub(crate) fn sender(&self) -> &webhook::Sender {
+        &self.0.sender
+    }
+
+    pub(crate) fn told(&self) -> Arc<Notify> {
+        self.0.told.clone()
+    }
+
     /// Wakes the worker that signs.
     pub(crate) fn wake(&self) {
         self.0.registered.notify_one();
@@ -121,6 +144,8 @@ pub fn module(registry: &Registry, places: &Places) -> Module {
         .routes(card::http::routes(service.clone()))
         .routes(promotion::http::routes(service.clone()))
         .routes(approval::http::routes(service.clone()))
-        .routes(lineage::http::routes(service))
+        .routes(lineage::http::routes(service.clone()))
+        .routes(webhook::http::routes(service, places.clone()))
         .worker(evidence::worker(registry))
+        .worker(webhook::worker(registry))
 }

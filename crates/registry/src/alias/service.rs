@@ -14,6 +14,7 @@ use crate::history::{Kind, Move, store as history};
 use crate::model::{Model, RegisteredId, store as models};
 use crate::promotion::{self, Target};
 use crate::version::{Version, store as versions};
+use crate::webhook::{Told, tell};
 use crate::{MODEL_PROMOTE, MODEL_READ, Registry};
 
 /// Where an alias went back to.
@@ -42,6 +43,7 @@ impl Registry {
         check_free(&alias)?;
         let checked = self.check_promotable((ctx, project), name, number).await?;
         let (id, gone) = (project.id, name.to_owned());
+        let most = self.config().webhooks.max_waiting;
         let not_there = move || no_version(&gone, number);
         let change = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
             let there = versions::find(tx, id, &model.name, number)?;
@@ -51,6 +53,7 @@ impl Registry {
                 let target = Target::Alias(alias.clone());
                 promotion::allow(tx, id, &version, &target, &checked)?;
             }
+            tell_alias(tx, (id, model), &alias, Some(number), most)?;
             move_alias(tx, id, model, act, &alias, (old, Some(number)))?;
             put_on_record(tx, model, act, &alias, (old, Some(number)), None)
         };
@@ -67,9 +70,11 @@ impl Registry {
     ) -> Result<()> {
         check_alias(&alias)?;
         let (id, gone) = (project.id, name.to_owned());
+        let most = self.config().webhooks.max_waiting;
         let not_there = move || no_model(&gone);
         let change = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
             let old = store::find(tx, model.id, &alias)?;
+            tell_alias(tx, (id, model), &alias, None, most)?;
             move_alias(tx, id, model, act, &alias, (old, None))?;
             put_on_record(tx, model, act, &alias, (old, None), None)
         };
@@ -87,6 +92,7 @@ impl Registry {
     ) -> Result<Rolled> {
         check_alias(&alias)?;
         let (id, gone) = (project.id, name.to_owned());
+        let most = self.config().webhooks.max_waiting;
         let not_there = move || no_model(&gone);
         self.seen(ctx, project, name, &MODEL_PROMOTE, &not_there).await?;
         let (wanted, named) = (name.to_owned(), alias.clone());
@@ -108,6 +114,7 @@ impl Registry {
                 return Err(Error::new(&code::CONFLICT, text));
             }
             let old = store::find(tx, model.id, &alias)?;
+            tell_alias(tx, (id, model), &alias, target, most)?;
             move_alias(tx, id, model, act, &alias, (old, target))?;
             let rolled = Rolled {
                 name: model.name.clone(),
@@ -149,6 +156,23 @@ impl Registry {
             })
             .await
     }
+}
+
+/// Tells webhooks where an alias was pointed, or that it was removed.
+fn tell_alias(
+    tx: &mut Tx<'_>,
+    (project, model): (ProjectId, &Model),
+    alias: &str,
+    to: Option<i64>,
+    most: usize,
+) -> Result<()> {
+    let told = if to.is_some() { Told::AliasSet } else { Told::AliasDeleted };
+    tell(tx, (project, model.id), told, most, |_| match to {
+        Some(number) => {
+            json!({ "name": model.name, "alias": alias, "version": number.to_string() })
+        }
+        None => json!({ "name": model.name, "alias": alias }),
+    })
 }
 
 /// The version an alias pointed at before its last move; none if it pointed nowhere.

@@ -17,6 +17,7 @@ use crate::history::{Kind, Move, store as history};
 use crate::model::{Model, store as models};
 use crate::promotion::{self, Target};
 use crate::tag::check_text;
+use crate::webhook::{Told, tell, version_created};
 use crate::{MODEL_DELETE, MODEL_PROMOTE, MODEL_READ, MODEL_WRITE, Registry};
 
 /// What is needed to make one. A run or model id that is absent is something else than an empty
@@ -43,7 +44,7 @@ impl Registry {
         check_text("run_id", new.run_id.as_deref().unwrap_or(""), 256)?;
         new.tags = config.check_tags(new.tags)?;
         let origin = self.origin(call, &new).await?;
-        let most = config.max_signed_files;
+        let (most, most_told) = (config.max_signed_files, config.webhooks.max_waiting);
         let (name, project) = (new.name.clone(), call.place.id);
         let gone = name.clone();
         let not_there = move || no_model(&gone);
@@ -82,6 +83,9 @@ impl Registry {
                 .after(&json!({ "version": data, "tags": version.tags }))
                 .detail("version", version.number);
             act.record(tx, change)?;
+            tell(tx, (project, version.model), Told::VersionCreated, most_told, |prompt| {
+                version_created(&version, prompt)
+            })?;
             store::find(tx, project, &version.name, version.number)?
                 .ok_or_else(|| no_version(&version.name, version.number))
         };
@@ -274,9 +278,20 @@ impl Registry {
         key: String,
         value: Option<String>,
     ) -> Result<()> {
+        let (id, most) = (project.id, self.config().webhooks.max_waiting);
         let change = move |tx: &mut Tx<'_>, version: &Version, act: &Act| {
             let of = (version.model, version.number);
             let old = store::tag(tx, of, &key)?;
+            let told = if value.is_some() { Told::VersionTagSet } else { Told::VersionTagDeleted };
+            tell(tx, (id, version.model), told, most, |_| {
+                let number = version.number.to_string();
+                match &value {
+                    Some(value) => json!({
+                        "name": version.name, "version": number, "key": key, "value": value,
+                    }),
+                    None => json!({ "name": version.name, "version": number, "key": key }),
+                }
+            })?;
             match &value {
                 Some(value) => store::set_tag(tx, of, &key, value)?,
                 None => store::delete_tag(tx, of, &key)?,

@@ -10,4 +10,5 @@ mod models;
 mod search;
 mod sources;
 mod versions;
+mod webhooks;
 mod world;

@@ -43,6 +43,11 @@ pub(crate) type Answer = (u16, Value);
 
 impl World {
     pub(crate) async fn new(database: &Database) -> Self {
+        Self::with(database, RegistryConfig::default()).await
+    }
+
+    pub(crate) async fn with(database: &Database, config: RegistryConfig) -> Self {
+        let registry_config = config;
         let clock = Clock::manual(Clock::System.now());
         let db = database.open_with(&DatabaseConfig::default(), clock.clone()).await.unwrap();
         let mut modules = falaj_store::migrations();
@@ -73,8 +78,7 @@ impl World {
         let places = Places::new(tenancy.clone(), epoch);
         let secret = keys.platform_secret("artifact-urls").unwrap();
         let urls = SignedUrls::new(&secret, None, false);
-        let registry =
-            Registry::new(RegistryConfig::default(), tracking.clone(), tenancy.clone(), keys);
+        let registry = Registry::new(registry_config, tracking.clone(), tenancy.clone(), keys);
         let mut endpoints = falaj_tracking::module(&tracking, &places, &urls).endpoints;
         endpoints.extend(falaj_registry::module(&registry, &places).endpoints);
         let router = endpoints
@@ -177,6 +181,12 @@ impl World {
     /// Does the background work of the registry that is due.
     pub(crate) async fn work(&self) {
         self.registry.make_due().await.unwrap();
+        self.registry.deliver_due().await.unwrap();
+    }
+
+    /// Lets some seconds pass.
+    pub(crate) fn wait(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
     }
 
     /// Stores files below the URI of a run or a logged model.
