@@ -13,6 +13,7 @@ import threading
 
 import mlflow
 import pytest
+import sklearn
 from mlflow import MlflowClient
 from mlflow.entities.webhook import WebhookEvent
 from mlflow.exceptions import MlflowException
@@ -37,7 +38,7 @@ def client(server, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", server.admin_token())
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-    monkeypatch.setattr(mlflow.models, "infer_pip_requirements", lambda *_, **__: ["scikit-learn==1.5.2"])
+    monkeypatch.setattr(mlflow.models, "infer_pip_requirements", lambda *_, **__: [f"scikit-learn=={sklearn.__version__}"])
     mlflow.set_tracking_uri(server.url)
     mlflow.set_registry_uri(server.url)
     yield MlflowClient()
@@ -94,7 +95,7 @@ def test_what_a_version_is(client, falaj):
     falaj("model", "card", "edit", "described", 1, "--set", "owner=team", "--set", "licence=MIT")
     bom = json.loads(falaj("model", "bom", "described", 1))
     assert bom["metadata"]["component"]["licenses"] == [{"license": {"name": "MIT"}}]
-    assert any(part.get("purl") == "pkg:pypi/scikit-learn@1.5.2" for part in bom["components"])
+    assert any(part.get("purl") == f"pkg:pypi/scikit-learn@{sklearn.__version__}" for part in bom["components"])
     scan = json.loads(falaj("model", "scan", "described", 1, "--output", "json"))
     assert scan["verdict"] in ("unsafe-format", "contains-code", "unrecognised")
     lineage = json.loads(falaj("model", "lineage", "described", 1, "--output", "json"))

@@ -39,7 +39,7 @@ impl Default for RegistryConfig {
             max_tag_value: 100_000,
             max_tags: 1000,
             max_signed_files: 10_000,
-            inline_hashing: ByteSize::mib(64),
+            inline_hashing: ByteSize::gib(1),
             max_card_fields: 100,
             webhooks: WebhooksConfig::default(),
         }

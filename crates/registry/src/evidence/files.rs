@@ -113,13 +113,13 @@ async fn sha256(content: &Content) -> Result<String> {
     if let Some(digest) = content.sha256() {
         return Ok(Sha256::from(digest).to_string());
     }
-    let mut context = digest::Context::new(&digest::SHA256);
+    let mut sum = digest::Context::new(&digest::SHA256);
     let mut stream = content.read();
     while let Some(piece) = stream.try_next().await? {
-        context.update(&piece);
+        sum.update(&piece);
     }
     let mut bytes = [0; 32];
-    bytes.copy_from_slice(context.finish().as_ref());
+    bytes.copy_from_slice(sum.finish().as_ref());
     Ok(Sha256::from(bytes).to_string())
 }
 

@@ -12,35 +12,32 @@ pub(super) fn is_public(address: IpAddr) -> bool {
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
-    let special = match (a, b, c) {
+    !matches!(
+        (a, b, c),
         // This network, private, loopback, link-local, multicast and reserved.
-        (0 | 10 | 127 | 224.., ..) | (169, 254, _) | (172, 16..=31, _) | (192, 168, _) => true,
+        (0 | 10 | 127 | 224.., ..) | (169, 254, _) | (172, 16..=31, _) | (192, 168, _)
         // Shared by carriers; protocol assignments; relays; measuring; documentation.
-        (100, 64..=127, _) | (192, 0, 0 | 2) | (192, 88, 99) | (198, 18..=19, _) => true,
-        (198, 51, 100) | (203, 0, 113) => true,
-        _ => false,
-    };
-    !special
+        | (100, 64..=127, _) | (192, 0, 0 | 2) | (192, 88, 99) | (198, 18..=19, _)
+        | (198, 51, 100) | (203, 0, 113)
+    )
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let [a, b, c, d, e, f, g, h] = address.segments();
     let inner = |high: u16, low: u16| {
         let ([one, two], [three, four]) = (high.to_be_bytes(), low.to_be_bytes());
         Ipv4Addr::new(one, two, three, four)
     };
-    match (a, b) {
-        // Mapped, compatible, loopback and unspecified: what is inside counts.
-        (0, 0) if c == 0 && d == 0 && e == 0 && (f == 0 || f == 0xffff) => {
-            f == 0xffff && is_public_v4(inner(g, h))
-        }
+    match address.segments() {
+        // Mapped: what is inside counts. Compatible, loopback and unspecified are not public.
+        [0, 0, 0, 0, 0, 0xffff, high, low] => is_public_v4(inner(high, low)),
+        [0, 0, 0, 0, 0, 0, _, _] => false,
         // Translated to an IPv4 address, in two ways.
-        (0x64, 0xff9b) => c == 0 && is_public_v4(inner(g, h)),
-        (0x2002, _) => is_public_v4(inner(b, c)),
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => is_public_v4(inner(high, low)),
+        [0x2002, high, low, ..] => is_public_v4(inner(high, low)),
         // Teredo, benchmarking and documentation.
-        (0x2001, 0 | 2 | 0xdb8) | (0x3fff, 0..=0x0fff) => false,
+        [0x2001, 0 | 2 | 0xdb8, ..] | [0x3fff, 0..=0x0fff, ..] => false,
         // Only the unicast space that is given out.
-        _ => (0x2000..0x4000).contains(&a),
+        [first, ..] => (0x2000..0x4000).contains(&first),
     }
 }
 
