@@ -10,6 +10,7 @@ use serde_json::json;
 use super::alias::{LATEST, check_alias, check_free, no_alias};
 use super::store;
 use crate::access::{Act, no_model, no_version};
+use crate::approval::ApprovalId;
 use crate::history::{Kind, Move, store as history};
 use crate::model::{Model, RegisteredId, store as models};
 use crate::promotion::{self, Target};
@@ -49,13 +50,14 @@ impl Registry {
             let there = versions::find(tx, id, &model.name, number)?;
             let version = there.ok_or_else(|| no_version(&model.name, number))?;
             let old = store::find(tx, model.id, &alias)?;
+            let mut approval = None;
             if old != Some(number) {
                 let target = Target::Alias(alias.clone());
-                promotion::allow(tx, id, &version, &target, &checked)?;
+                approval = promotion::allow(tx, id, &version, &target, &checked)?;
             }
             tell_alias(tx, (id, model), &alias, Some(number), most)?;
             move_alias(tx, id, model, act, &alias, (old, Some(number)))?;
-            put_on_record(tx, model, act, &alias, (old, Some(number)), None)
+            put_on_record(tx, model, act, &alias, (old, Some(number)), (None, approval))
         };
         self.change((ctx, project), name, &MODEL_PROMOTE, not_there, change).await
     }
@@ -76,7 +78,7 @@ impl Registry {
             let old = store::find(tx, model.id, &alias)?;
             tell_alias(tx, (id, model), &alias, None, most)?;
             move_alias(tx, id, model, act, &alias, (old, None))?;
-            put_on_record(tx, model, act, &alias, (old, None), None)
+            put_on_record(tx, model, act, &alias, (old, None), (None, None))
         };
         self.change((ctx, project), name, &MODEL_PROMOTE, not_there, change).await
     }
@@ -122,7 +124,7 @@ impl Registry {
                 version: target.map(|number| number.to_string()),
                 from: old.map(|number| number.to_string()),
             };
-            put_on_record(tx, model, act, &alias, (old, target), Some(&rolled))?;
+            put_on_record(tx, model, act, &alias, (old, target), (Some(&rolled), None))?;
             Ok(rolled)
         };
         self.change((ctx, project), name, &MODEL_PROMOTE, not_there, change).await
@@ -223,7 +225,7 @@ fn put_on_record(
     act: &Act,
     alias: &str,
     (old, new): (Option<i64>, Option<i64>),
-    rolled: Option<&Rolled>,
+    (rolled, approval): (Option<&Rolled>, Option<ApprovalId>),
 ) -> Result<()> {
     let text = |number: Option<i64>| number.map(|number| number.to_string());
     let data = json!({
@@ -243,6 +245,9 @@ fn put_on_record(
         .detail("to", shown(new));
     if old != new {
         change = change.event("model.alias-moved", &data);
+    }
+    if let Some(approval) = approval {
+        change = change.detail("approval", approval);
     }
     if let Some(rolled) = rolled {
         // Twice is not the same as once: a repeated request must not undo itself.

@@ -10,7 +10,7 @@ use super::policy::Policy;
 use super::store;
 use super::target::Target;
 use crate::access::no_version;
-use crate::approval::store as approvals;
+use crate::approval::{ApprovalId, store as approvals};
 use crate::card::store as cards;
 use crate::evidence::Checked;
 use crate::version::{Version, store as versions};
@@ -60,16 +60,16 @@ impl Registry {
 }
 
 /// Lets a version pass to a target, or says what is missing. An approval that was needed is used up
-/// by it. Part of the transaction that moves the version, under the model's lock.
+/// by it, and named. Part of the transaction that moves the version, under the model's lock.
 pub(crate) fn allow(
     tx: &mut Tx<'_>,
     project: ProjectId,
     version: &Version,
     target: &Target,
     checked: &Checked,
-) -> Result<()> {
+) -> Result<Option<ApprovalId>> {
     let Some(policy) = store::find(tx, project)?.filter(|policy| policy.protects(target)) else {
-        return Ok(());
+        return Ok(None);
     };
     let card = cards::find(tx, (version.model, version.number))?;
     let approval = if policy.four_eyes { approvals::valid(tx, version, target)? } else { None };
@@ -82,7 +82,8 @@ pub(crate) fn allow(
     };
     let missing = missing(&policy, &case);
     if missing.is_empty() {
-        return approval.map_or(Ok(()), |approval| approvals::spend(tx, approval));
+        approval.map_or(Ok(()), |approval| approvals::spend(tx, approval))?;
+        return Ok(approval);
     }
     let text = format!(
         "Version {} of {} cannot be promoted to the {target}: {}",

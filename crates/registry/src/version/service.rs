@@ -175,8 +175,9 @@ impl Registry {
             None
         };
         let change = move |tx: &mut Tx<'_>, old: &Version, act: &Act| {
+            let mut approval = None;
             if let Some(checked) = checked.filter(|_| old.stage != stage) {
-                promotion::allow(tx, id, old, &Target::Stage(stage), &checked)?;
+                approval = promotion::allow(tx, id, old, &Target::Stage(stage), &checked)?;
             }
             let mut moves = vec![(old.number, old.stage, stage)];
             if archive_others {
@@ -205,13 +206,16 @@ impl Registry {
                 "to": new.stage.as_str(),
                 "archived": archived,
             });
-            let change = act
+            let mut change = act
                 .change()
                 .event("model-version.stage-changed", &data)
                 .before(&old.shown())
                 .after(&new.shown())
                 .detail("version", new.number)
                 .detail("stage", new.stage.as_str());
+            if let Some(approval) = approval {
+                change = change.detail("approval", approval);
+            }
             act.record(tx, change)?;
             Ok(new)
         };

@@ -79,6 +79,11 @@ async fn a_protected_alias_asks_for_card_and_approval() {
             (&json!("approved"), &json!("ben"))
         );
         ok(office.promote("1").await);
+        let audit = world.audit().await;
+        assert!(
+            audit.iter().any(|e| e["details"]["approval"] == request["id"]
+                && e["details"]["alias"] == "Production")
+        );
         let list = ok(world.get(&format!("{BASE}/model-approvals?status=used&model=a")).await);
         assert_eq!(each(&list["items"], "version"), ["1"]);
         // It was for one move of one version.

@@ -1,6 +1,7 @@
 //! Signatures, scans and bills of materials: made after registration, checked before promotion.
 
-use falaj_base::Ctx;
+use falaj_base::{ByteSize, Ctx};
+use falaj_registry::RegistryConfig;
 use falaj_registry::signing::{Manifest, PublicKey, Sha256, verify};
 use falaj_testkit::database::{Database, each_place};
 use http::Method;
@@ -218,6 +219,49 @@ async fn versions_without_files_here() {
         ok(world.delete("/model-versions/delete", json!({"name": "a", "version": "2"})).await);
         ok(world.delete("/registered-models/delete", json!({"name": "a"})).await);
         assert_eq!(world.count("SELECT COUNT(*) AS n FROM model_evidence").await, 0);
+    })
+    .await;
+}
+
+/// Uploads a file in two parts, as clients do with large ones.
+async fn upload_in_parts(world: &World, uri: &str, name: &str, parts: [&str; 2]) {
+    let folder = uri.trim_start_matches("mlflow-artifacts:").trim_start_matches('/');
+    let base = "/api/2.0/mlflow-artifacts/mpu";
+    let begin = json!({"path": name, "num_parts": 2});
+    let begun = ok(world.post(&format!("{base}/create/{folder}"), begin).await);
+    let mut sent = Vec::new();
+    for (at, content) in parts.iter().enumerate() {
+        let url = begun["credentials"][at]["url"].as_str().unwrap();
+        let path = &url[url.find("/api/").unwrap()..];
+        let body = Value::String((*content).to_owned());
+        let reply = world.ask(Ctx::system("test"), "default", Method::PUT, path, &body).await;
+        assert_eq!(reply.status(), 200);
+        let tag = reply.headers()["etag"].to_str().unwrap().to_owned();
+        sent.push(json!({"part_number": at + 1, "etag": tag, "url": url}));
+    }
+    let complete = json!({"path": name, "upload_id": begun["upload_id"], "parts": sent});
+    ok(world.post(&format!("{base}/complete/{folder}"), complete).await);
+}
+
+#[tokio::test]
+async fn files_in_parts_are_read_for_their_digest() {
+    each_place(async |database| {
+        // Nothing may be read within a request: the worker does it.
+        let config =
+            RegistryConfig { inline_hashing: ByteSize::kib(0), ..RegistryConfig::default() };
+        let world = World::with(database, config).await;
+        world.model("a").await;
+        let (run, uri) = world.run().await;
+        upload_in_parts(&world, &uri, "w.bin", ["first", " second"]).await;
+        register(&world, &run, &uri).await;
+        assert_eq!(ok(world.get(&format!("{VERSION}/signature")).await)["state"], "pending");
+        refused(set(&world, "1").await, 409, "RESOURCE_CONFLICT", "still being made");
+        world.work().await;
+        let shown = ok(world.get(&format!("{VERSION}/signature")).await);
+        assert_eq!(shown["files"][0]["sha256"], Sha256::of(b"first second").to_string());
+        ok(set(&world, "1").await);
+        upload_in_parts(&world, &uri, "w.bin", ["first", " third"]).await;
+        refused(set(&world, "1").await, 409, "RESOURCE_CONFLICT", "\"w.bin\" is not the one");
     })
     .await;
 }
