@@ -6,6 +6,7 @@ RUN = {"run_id": "{run}"}
 API = "/api/2.0/mlflow"
 # Our own routes about the same things.
 OWN = "/v1/tenants/{tenant}/projects/{project}"
+EVENTS = [{"entity": "MODEL_VERSION", "action": "CREATED"}]
 
 BODIES = {
     f"post {API}/experiments/create": {"name": "fresh"},
@@ -63,6 +64,10 @@ BODIES = {
     f"post {OWN}/gc": {"older_than_days": 1},
     f"put {OWN}/retention": {"deleted_days": 1},
     f"put {OWN}/holds/{{name}}": {"reason": "x", "experiment_id": "{other_experiment}"},
+    f"post {API}/webhooks": {"name": "hook", "url": "https://127.0.0.1:9/x", "events": EVENTS},
+    f"patch {API}/webhooks/{{webhook_id}}": {"description": "x"},
+    f"delete {API}/webhooks/{{webhook_id}}": {},
+    f"post {API}/webhooks/{{webhook_id}}/test": {},
     "post /api/2.0/mlflow-artifacts/mpu/create/{path}": {"path": "x.bin", "num_parts": 2},
     "post /api/2.0/mlflow-artifacts/mpu/complete/{path}": {"path": "x.bin", "upload_id": "x", "parts": []},
     "post /api/2.0/mlflow-artifacts/mpu/abort/{path}": {"path": "x.bin", "upload_id": "x"},
@@ -131,7 +136,9 @@ def furnish(client):
     for _ in range(2):
         post("model-versions/create", {"name": "thing", "source": "s3://bucket/model"})
     post("registered-models/alias", {"name": "thing", "alias": "first", "version": "1"})
+    hook = post("webhooks", {"name": "stage", "url": "https://127.0.0.1:9/x", "events": EVENTS})
     return {
+        "webhook_id": hook["webhook"]["webhook_id"],
         "experiment": experiment["experiment_id"], "other_experiment": other["experiment_id"],
         "run": run, "other_run": other_run, "model": model["model"]["info"]["model_id"],
         "registered": "thing",

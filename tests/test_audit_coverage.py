@@ -14,6 +14,8 @@ from test_routes import OPEN, operations
 
 POLICY = 'forbid (principal, action == Action::"object:delete", resource);'
 
+PROJECT = "/v1/tenants/{tenant}/projects/{project}"
+
 # What to send so that the request is judged rather than refused as malformed.
 BODIES = {
     ("post", "/v1/tenants"): {"name": "fresh-tenant"},
@@ -35,6 +37,12 @@ BODIES = {
     ("post", "/v1/policies/test"): {"action": "tenant:read", "resource": {"kind": "tenant", "id": "x"}},
     ("put", "/v1/subscriptions/{name}"): {},
     ("post", "/v1/subscriptions/{name}/ack"): {"cursor": "0-1"},
+    ("put", f"{PROJECT}/model-policy"): {},
+    ("put", f"{PROJECT}/models/{{name}}/versions/{{version}}/card"): {"fields": {"owner": "x"}},
+    ("post", f"{PROJECT}/model-approvals"): {"model": "thing", "version": 1, "alias": "blessed"},
+    ("post", f"{PROJECT}/model-approvals/{{approval}}/approve"): {},
+    ("post", f"{PROJECT}/model-approvals/{{approval}}/reject"): {"reason": "x"},
+    ("post", f"{PROJECT}/model-approvals/{{approval}}/withdraw"): {},
 }
 RAW = {("put", "/v1/tenants/{tenant}/projects/{project}/objects/{name}"): b"bytes"}
 # Not walked: streams that last.
@@ -44,7 +52,9 @@ ENDLESS = {("get", "/v1/events/stream"), ("get", "/v1/tenants/{tenant}/projects/
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory):
     """A server with one of everything that a route can name."""
-    server = Server(tmp_path_factory.mktemp("walk")).start()
+    # A webhook may go to this machine, where nothing listens.
+    server = Server(tmp_path_factory.mktemp("walk"), FALAJ_REGISTRY_WEBHOOKS_ALLOWED_HOSTS="127.0.0.1",
+                    FALAJ_REGISTRY_WEBHOOKS_ALLOW_PRIVATE_ADDRESSES="true").start()
     admin = server.client(server.admin_token())
     admin.created("/v1/zones", {"name": "elsewhere", "jurisdiction": "EU"})
     admin.created("/v1/tenants", {"name": "walked"})
@@ -59,6 +69,9 @@ def stage(tmp_path_factory):
     for client in (admin, walker):
         client.headers["x-falaj-project"] = "walked/lab"
     ids = mlflow_bodies.furnish(admin)
+    asked = admin.created("/v1/tenants/walked/projects/lab/model-approvals",
+                          {"model": "thing", "version": 2, "alias": "blessed"})
+    ids |= {"approval": asked["id"], "version": "1"}
     yield server, admin, walker, ids
     server.stop()
 

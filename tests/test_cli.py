@@ -23,7 +23,8 @@ def falaj(server, tmp_path):
 def test_help_reads_like_a_guide(falaj):
     text = falaj("--help").stdout
     for word in ("serve", "doctor", "login", "token", "user", "tenant", "project", "role", "policy", "zone", "key",
-                 "audit", "events", "object", "experiment", "run", "gc", "retention", "hold", "backup", "restore", "config", "completions", "version"):
+                 "audit", "events", "object", "experiment", "run", "gc", "retention", "hold", "model", "webhook",
+                 "backup", "restore", "config", "completions", "version"):
         assert word in text, word
 
 

@@ -33,6 +33,9 @@ UNREADABLE = "a body that can not be read is refused; the original treats it as 
 WRONG_TYPE = "a field of the wrong type is refused; the original drops or coerces it"
 UNKNOWN_ENUM = "an unknown enum value is refused; the original falls back to the default"
 
+MORE_FILTERS = "filters take OR, NOT and parentheses"
+NO_RESULTS = "a page of no results is refused; the original answers it with an endless list of empty pages"
+
 BAD_REQUEST = "INVALID_PARAMETER_VALUE"
 
 # (scenario, step): what both answer.
@@ -54,6 +57,17 @@ DIFFERENCES = {
     ("run_search.pages", "POST runs/search: view BOGUS"): Difference(200, 400, BAD_REQUEST, UNKNOWN_ENUM),
     ("datasets.inputs", "POST runs/log-inputs: number as name"): Difference(200, 400, BAD_REQUEST, WRONG_TYPE),
     ("metrics.history", "GET metrics/get-history: word"): Difference(200, 400, BAD_REQUEST, WRONG_TYPE),
+    ("registry.create_refusals", "POST registered-models/create: long"): Difference(
+        200, 400, BAD_REQUEST, "a name has at most 256 characters; on the original that depends on its database"),
+    **{(f"registry_search.{noun}", f"GET {path}/search: {filter}"): Difference(400, 200, None, MORE_FILTERS)
+       for noun, path in (("models", "registered-models"), ("versions", "model-versions"))
+       for filter in ("name = 'a' OR name = 'b'", "(name = 'a')")},
+    **{("registry_search.models", f"GET registered-models/search: {count}"): Difference(200, 400, BAD_REQUEST, NO_RESULTS)
+       for count in ("zero", "negative")},
+    ("versions.sources", "POST model-versions/create: https"): Difference(
+        400, 200, None, "a source is kept as a text: unlike the original, the server never connects to one"),
+    ("versions.sources", "POST model-versions/create: model"): Difference(
+        200, 200, None, "a version also says which logged model it was made from"),
 }
 
 

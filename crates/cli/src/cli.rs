@@ -100,6 +100,8 @@ pub(crate) enum Command {
     Gc(commands::gc::Gc),
     Retention(commands::retention::Retention),
     Hold(commands::hold::Hold),
+    Model(commands::model::Model),
+    Webhook(commands::webhook::Webhook),
     Backup(commands::backup::Backup),
     Restore(commands::restore::Restore),
     Config(commands::config::Config),

@@ -14,6 +14,7 @@ pub(crate) mod hold;
 pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod login;
+pub(crate) mod model;
 pub(crate) mod object;
 pub(crate) mod policy;
 pub(crate) mod project;
@@ -27,6 +28,7 @@ pub(crate) mod tenant;
 pub(crate) mod token;
 pub(crate) mod user;
 pub(crate) mod version;
+pub(crate) mod webhook;
 pub(crate) mod zone;
 
 use std::collections::BTreeMap;
@@ -63,6 +65,8 @@ pub(crate) async fn run(command: Command, ctx: &Context) -> Result<()> {
         Command::Gc(command) => command.run(ctx).await,
         Command::Retention(command) => command.run(ctx).await,
         Command::Hold(command) => command.run(ctx).await,
+        Command::Model(command) => command.run(ctx).await,
+        Command::Webhook(command) => command.run(ctx).await,
         Command::Backup(command) => command.run(ctx).await,
         Command::Restore(command) => command.run(ctx).await,
         Command::Config(command) => command.run(ctx),

@@ -62,13 +62,16 @@ impl Registry {
         let resource = self.seen(ctx, project, name, action, &not_there).await?;
         let act = Act { ctx: ctx.clone(), action, resource, now: self.tracking().now_ms() };
         let (project, name) = (project.id, name.to_owned());
-        self.db()
+        let done = self
+            .db()
             .write(move |tx| {
                 tx.lock(&lock(project, &name))?;
                 let model = store::head(tx, project, &name)?.ok_or_else(not_there)?;
                 change(tx, &model, &act)
             })
-            .await
+            .await?;
+        self.told().notify_one();
+        Ok(done)
     }
 }
 

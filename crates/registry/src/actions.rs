@@ -22,4 +22,27 @@ pub static MODEL_PROMOTE: Action = Action::write(
     "Move an alias or a stage; a policy can keep this to fewer people",
 );
 
-pub static ACTIONS: &[&Action] = &[&MODEL_READ, &MODEL_WRITE, &MODEL_DELETE, &MODEL_PROMOTE];
+pub static MODEL_GOVERN: Action = Action::write(
+    "model:govern",
+    Role::Operator,
+    "Set what protected aliases and stages of a project ask of a version",
+);
+
+/// The address of a webhook is often a secret of its own.
+pub static WEBHOOK_READ: Action =
+    Action::read("webhook:read", Role::Contributor, "See a project's webhooks");
+pub static WEBHOOK_WRITE: Action = Action::write(
+    "webhook:write",
+    Role::Operator,
+    "Create, change, test and delete a project's webhooks",
+);
+
+pub static ACTIONS: &[&Action] = &[
+    &MODEL_READ,
+    &MODEL_WRITE,
+    &MODEL_DELETE,
+    &MODEL_PROMOTE,
+    &MODEL_GOVERN,
+    &WEBHOOK_READ,
+    &WEBHOOK_WRITE,
+];

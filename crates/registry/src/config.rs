@@ -1,7 +1,10 @@
 //! What can be set about the registry.
 
+use falaj_base::ByteSize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::webhook::WebhooksConfig;
 
 /// Limits of the registry API. Those that MLflow has itself follow it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -15,10 +18,30 @@ pub struct RegistryConfig {
     pub max_tag_value: usize,
     /// The most tags in one request.
     pub max_tags: usize,
+    /// The most files a version may have to be signed. A signature and a bill of materials name
+    /// each of them.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_signed_files: usize,
+    /// How much may be read within a request to sign a version that the background work has not
+    /// come to yet. Only files that were uploaded in parts must be read.
+    pub inline_hashing: ByteSize,
+    /// The most fields of a model card.
+    pub max_card_fields: usize,
+    /// Where webhooks may go.
+    pub webhooks: WebhooksConfig,
 }
 
 impl Default for RegistryConfig {
     fn default() -> Self {
-        Self { max_description: 100_000, max_source: 2048, max_tag_value: 100_000, max_tags: 1000 }
+        Self {
+            max_description: 100_000,
+            max_source: 2048,
+            max_tag_value: 100_000,
+            max_tags: 1000,
+            max_signed_files: 10_000,
+            inline_hashing: ByteSize::gib(1),
+            max_card_fields: 100,
+            webhooks: WebhooksConfig::default(),
+        }
     }
 }

@@ -16,15 +16,22 @@
 mod access;
 mod actions;
 pub mod alias;
+pub mod approval;
 pub mod bom;
+pub mod card;
 pub mod config;
+pub mod evidence;
 pub mod history;
+pub mod lineage;
+pub mod mlmodel;
 pub mod model;
+pub mod promotion;
 pub mod scan;
 mod schema;
 pub mod signing;
 mod tag;
 pub mod version;
+pub mod webhook;
 mod wire;
 
 use std::fmt;
@@ -33,10 +40,15 @@ use std::sync::Arc;
 use falaj_governance::tenancy::Tenancy;
 use falaj_mlflow::Places;
 use falaj_store::db::Db;
+use falaj_store::keys::Keys;
 use falaj_tracking::Tracking;
 use falaj_web::Module;
+use tokio::sync::Notify;
 
-pub use actions::{ACTIONS, MODEL_DELETE, MODEL_PROMOTE, MODEL_READ, MODEL_WRITE};
+pub use actions::{
+    ACTIONS, MODEL_DELETE, MODEL_GOVERN, MODEL_PROMOTE, MODEL_READ, MODEL_WRITE, WEBHOOK_READ,
+    WEBHOOK_WRITE,
+};
 pub use config::RegistryConfig;
 pub use schema::MIGRATIONS;
 
@@ -48,6 +60,12 @@ struct Inner {
     config: RegistryConfig,
     tracking: Tracking,
     tenancy: Tenancy,
+    keys: Keys,
+    /// Tells the worker that a version was registered.
+    registered: Arc<Notify>,
+    sender: webhook::Sender,
+    /// Tells the worker that webhooks may have something to tell.
+    told: Arc<Notify>,
 }
 
 impl fmt::Debug for Registry {
@@ -58,9 +76,17 @@ impl fmt::Debug for Registry {
 
 impl Registry {
     #[must_use]
-    pub fn new(config: RegistryConfig, tracking: Tracking, tenancy: Tenancy) -> Self {
+    pub fn new(config: RegistryConfig, tracking: Tracking, tenancy: Tenancy, keys: Keys) -> Self {
         tracking.set_keeper(Arc::new(version::Versions));
-        Self(Arc::new(Inner { config, tracking, tenancy }))
+        Self(Arc::new(Inner {
+            sender: webhook::Sender::new(config.webhooks.clone()),
+            config,
+            tracking,
+            tenancy,
+            keys,
+            registered: Arc::default(),
+            told: Arc::default(),
+        }))
     }
 
     #[must_use]
@@ -82,6 +108,27 @@ impl Registry {
     pub fn tenancy(&self) -> &Tenancy {
         &self.0.tenancy
     }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.0.keys
+    }
+
+    pub(crate) fn signal(&self) -> Arc<Notify> {
+        self.0.registered.clone()
+    }
+
+    pub(crate) fn sender(&self) -> &webhook::Sender {
+        &self.0.sender
+    }
+
+    pub(crate) fn told(&self) -> Arc<Notify> {
+        self.0.told.clone()
+    }
+
+    /// Wakes the worker that signs.
+    pub(crate) fn wake(&self) {
+        self.0.registered.notify_one();
+    }
 }
 
 /// The domain, ready to be composed.
@@ -93,5 +140,13 @@ pub fn module(registry: &Registry, places: &Places) -> Module {
         .routes(model::http::routes(service.clone(), places.clone()))
         .routes(version::http::routes(service.clone(), places.clone()))
         .routes(alias::http::routes(service.clone(), places.clone()))
-        .routes(history::http::routes(service))
+        .routes(history::http::routes(service.clone()))
+        .routes(evidence::http::routes(service.clone()))
+        .routes(card::http::routes(service.clone()))
+        .routes(promotion::http::routes(service.clone()))
+        .routes(approval::http::routes(service.clone()))
+        .routes(lineage::http::routes(service.clone()))
+        .routes(webhook::http::routes(service, places.clone()))
+        .worker(evidence::worker(registry))
+        .worker(webhook::worker(registry))
 }

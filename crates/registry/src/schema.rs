@@ -2,8 +2,14 @@
 
 use falaj_store::db::Migration;
 
-pub static MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "models, versions and aliases", sql: CORE }];
+pub static MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "models, versions and aliases", sql: CORE },
+    Migration { version: 2, name: "signatures", sql: crate::evidence::store::SCHEMA },
+    Migration { version: 3, name: "cards", sql: crate::card::store::SCHEMA },
+    Migration { version: 4, name: "rules of promotion", sql: crate::promotion::store::SCHEMA },
+    Migration { version: 5, name: "approvals", sql: crate::approval::store::SCHEMA },
+    Migration { version: 6, name: "webhooks", sql: crate::webhook::store::SCHEMA },
+];
 
 /// Models are referred to by an id, so that a rename is the change of one row; `last_version` is
 /// the greatest number ever given. `files` is where a version's files lie among the project's

@@ -1,9 +1,10 @@
 //! Models and versions as MLflow's clients write and read them.
 
 use falaj_base::Result;
-use falaj_mlflow::error::{missing, refused};
+use falaj_mlflow::error::{invalid, missing, refused};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::model::Model;
 use crate::tag::Tags;
@@ -71,11 +72,16 @@ impl From<Model> for ModelShape {
             creation_timestamp: model.created_at,
             last_updated_timestamp: model.updated_at,
             description: model.description,
-            latest_versions: model.latest.into_iter().map(VersionShape::from).collect(),
+            latest_versions: model.latest.into_iter().map(without_aliases).collect(),
             tags: tags(model.tags),
             aliases: model.aliases.into_iter().map(alias).collect(),
         }
     }
+}
+
+/// A version as it stands in its model, which lists the aliases itself.
+fn without_aliases(version: Version) -> VersionShape {
+    VersionShape { aliases: Vec::new(), ..VersionShape::from(version) }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -148,11 +154,8 @@ impl From<Version> for ShownVersion {
 pub(crate) fn limit(asked: Option<i64>, usual: i64, most: i64) -> Result<usize> {
     let asked = asked.unwrap_or(usual);
     if asked > most {
-        return Err(refused(format!(
-            "Invalid value for request parameter max_results. It must be at most {most}, but got \
-             value {asked}"
-        ))
-        .at("max_results"));
+        let why = format!("it must be at most {most}");
+        return Err(invalid("max_results", &Value::from(asked.to_string()), &why));
     }
     let positive = usize::try_from(asked).ok().filter(|asked| *asked > 0);
     positive.ok_or_else(|| {

@@ -73,7 +73,12 @@ impl Services {
         tracking.settle().await?;
         Ok(Self {
             places: Places::new(tenancy.clone(), epoch.clone()),
-            registry: Registry::new(config.registry.clone(), tracking.clone(), tenancy.clone()),
+            registry: Registry::new(
+                config.registry.clone(),
+                tracking.clone(),
+                tenancy.clone(),
+                keys.clone(),
+            ),
             tracking,
             artifact_urls: SignedUrls::new(
                 &*keys.platform_secret("artifact-urls")?,

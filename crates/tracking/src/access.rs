@@ -1,7 +1,8 @@
 //! Every id that a request names passes through here: found, of this project, and allowed.
 
 use falaj_base::{Action, Ctx, Error, Resource, Result, code};
-use falaj_mlflow::{Call, Place};
+use falaj_governance::tenancy::Project;
+use falaj_mlflow::Call;
 
 use crate::Tracking;
 use crate::experiment::{Experiment, ExperimentId, store as experiments};
@@ -71,14 +72,15 @@ impl Tracking {
 }
 
 /// What everything inside an experiment is authorised on.
-pub(crate) fn resource(place: &Place, id: ExperimentId, absent: bool) -> Resource {
-    let name = format!("{}/{id}", place.id);
+#[must_use]
+pub fn resource(project: &Project, id: ExperimentId, absent: bool) -> Resource {
+    let name = format!("{}/{id}", project.id);
     let resource = if absent {
-        Resource::absent("experiment", name, place.scope())
+        Resource::absent("experiment", name, project.scope())
     } else {
-        Resource::new("experiment", name, place.scope())
+        Resource::new("experiment", name, project.scope())
     };
-    resource.with(place.attributes()).shown_as(id)
+    resource.with(project.attributes()).shown_as(id)
 }
 
 /// Asks for leave; a refusal to one who may not even know of it reads as if it were not there.

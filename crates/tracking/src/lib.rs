@@ -43,7 +43,7 @@ use falaj_store::db::Db;
 use falaj_store::objects::Objects;
 use falaj_web::Module;
 
-pub use access::Home;
+pub use access::{Home, resource as experiment_resource};
 pub use actions::{
     ACTIONS, EXPERIMENT_CREATE, EXPERIMENT_DELETE, EXPERIMENT_PURGE, EXPERIMENT_READ,
     EXPERIMENT_UPDATE, GC, HOLD_READ, HOLD_WRITE, RETENTION_READ, RETENTION_WRITE, RUN_DELETE,

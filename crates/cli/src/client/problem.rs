@@ -17,8 +17,9 @@ struct Problem {
     detail: String,
     code: String,
     field: Option<String>,
-    /// What MLflow's routes say instead of a detail.
+    /// How MLflow's protocol says the same.
     message: String,
+    error_code: String,
 }
 
 /// Reads an answer that is not a success.
@@ -31,17 +32,18 @@ pub(super) async fn read(response: Response) -> Failure {
     let wait = text(header::RETRY_AFTER.as_str());
     let body = bounded(response, MAX_PROBLEM).await.unwrap_or_default();
     let problem: Problem = serde_json::from_slice(&body).unwrap_or_default();
-    let message = [&problem.detail, &problem.message, &problem.title]
-        .into_iter()
-        .find(|text| !text.is_empty());
+    let said = [&problem.detail, &problem.title, &problem.message];
+    let message = said.into_iter().find(|text| !text.is_empty());
     let message = message.cloned().unwrap_or_else(|| format!("the server answered {status}"));
     let mut failure = Failure::new(Exit::of_status(status.as_u16()), message)
         .field(problem.field.clone())
         .request(request);
-    if let Some(hint) = hint(status.as_u16(), &problem.code, wait.as_deref()) {
+    let code = [problem.code, problem.error_code].into_iter().find(|code| !code.is_empty());
+    let code = code.unwrap_or_default();
+    if let Some(hint) = hint(status.as_u16(), &code, wait.as_deref()) {
         failure = failure.hint(hint);
     }
-    failure.code((!problem.code.is_empty()).then_some(problem.code))
+    failure.code((!code.is_empty()).then_some(code))
 }
 
 /// What usually helps.

@@ -32,7 +32,7 @@ pub(super) fn check_alias(alias: &str) -> Result<()> {
 }
 
 /// Checks that an alias can be set: some names mean something already.
-pub(super) fn check_free(alias: &str) -> Result<()> {
+pub(crate) fn check_free(alias: &str) -> Result<()> {
     check_alias(alias)?;
     if alias.eq_ignore_ascii_case(LATEST) {
         let text = "'latest' alias name (case insensitive) is reserved.";

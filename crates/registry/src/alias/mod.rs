@@ -6,5 +6,5 @@ pub(crate) mod http;
 mod service;
 pub(crate) mod store;
 
-pub(crate) use alias::no_alias;
+pub(crate) use alias::{check_free, no_alias};
 pub use service::Rolled;

@@ -10,9 +10,12 @@ use serde_json::json;
 use super::alias::{LATEST, check_alias, check_free, no_alias};
 use super::store;
 use crate::access::{Act, no_model, no_version};
+use crate::approval::ApprovalId;
 use crate::history::{Kind, Move, store as history};
-use crate::model::{Model, store as models};
+use crate::model::{Model, RegisteredId, store as models};
+use crate::promotion::{self, Target};
 use crate::version::{Version, store as versions};
+use crate::webhook::{Told, tell};
 use crate::{MODEL_PROMOTE, MODEL_READ, Registry};
 
 /// Where an alias went back to.
@@ -39,14 +42,22 @@ impl Registry {
         number: i64,
     ) -> Result<()> {
         check_free(&alias)?;
+        let checked = self.check_promotable((ctx, project), name, number).await?;
         let (id, gone) = (project.id, name.to_owned());
+        let most = self.config().webhooks.max_waiting;
         let not_there = move || no_version(&gone, number);
         let change = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
             let there = versions::find(tx, id, &model.name, number)?;
-            there.ok_or_else(|| no_version(&model.name, number))?;
+            let version = there.ok_or_else(|| no_version(&model.name, number))?;
             let old = store::find(tx, model.id, &alias)?;
+            let mut approval = None;
+            if old != Some(number) {
+                let target = Target::Alias(alias.clone());
+                approval = promotion::allow(tx, id, &version, &target, &checked)?;
+            }
+            tell_alias(tx, (id, model), &alias, Some(number), most)?;
             move_alias(tx, id, model, act, &alias, (old, Some(number)))?;
-            put_on_record(tx, model, act, &alias, (old, Some(number)), None)
+            put_on_record(tx, model, act, &alias, (old, Some(number)), (None, approval))
         };
         self.change((ctx, project), name, &MODEL_PROMOTE, not_there, change).await
     }
@@ -61,11 +72,13 @@ impl Registry {
     ) -> Result<()> {
         check_alias(&alias)?;
         let (id, gone) = (project.id, name.to_owned());
+        let most = self.config().webhooks.max_waiting;
         let not_there = move || no_model(&gone);
         let change = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
             let old = store::find(tx, model.id, &alias)?;
+            tell_alias(tx, (id, model), &alias, None, most)?;
             move_alias(tx, id, model, act, &alias, (old, None))?;
-            put_on_record(tx, model, act, &alias, (old, None), None)
+            put_on_record(tx, model, act, &alias, (old, None), (None, None))
         };
         self.change((ctx, project), name, &MODEL_PROMOTE, not_there, change).await
     }
@@ -81,22 +94,29 @@ impl Registry {
     ) -> Result<Rolled> {
         check_alias(&alias)?;
         let (id, gone) = (project.id, name.to_owned());
+        let most = self.config().webhooks.max_waiting;
         let not_there = move || no_model(&gone);
+        self.seen(ctx, project, name, &MODEL_PROMOTE, &not_there).await?;
+        let (wanted, named) = (name.to_owned(), alias.clone());
+        let back = move |tx: &mut Tx<'_>| {
+            let model = models::id_of(tx, id, &wanted)?.ok_or_else(|| no_model(&wanted))?;
+            before(tx, id, (model, &wanted), &named)
+        };
+        let looked_at = self.db().read(back).await?;
+        // Also what is gone back to must be what was signed.
+        if let Some(version) = &looked_at {
+            self.check_files(project, version).await?;
+        }
+        let looked_at = looked_at.map(|version| version.number);
         let change = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
-            let last = history::last(tx, model.id, Kind::Alias, &alias)?;
-            let last = last.ok_or_else(|| {
-                Error::new(&code::NOT_FOUND, format!("The alias {alias} was never set"))
-            })?;
-            let target = last.old.as_deref().map(str::parse::<i64>).transpose();
-            let target = target.map_err(Error::internal)?;
-            if let Some(number) = target {
-                let there = versions::find(tx, id, &model.name, number)?;
-                there.ok_or_else(|| {
-                    let text = format!("Version {number}, where {alias} was before, is deleted");
-                    Error::new(&code::CONFLICT, text)
-                })?;
+            let target = before(tx, id, (model.id, &model.name), &alias)?;
+            let target = target.map(|version| version.number);
+            if target != looked_at {
+                let text = format!("The alias {alias} was moved meanwhile; look at it again");
+                return Err(Error::new(&code::CONFLICT, text));
             }
             let old = store::find(tx, model.id, &alias)?;
+            tell_alias(tx, (id, model), &alias, target, most)?;
             move_alias(tx, id, model, act, &alias, (old, target))?;
             let rolled = Rolled {
                 name: model.name.clone(),
@@ -104,7 +124,7 @@ impl Registry {
                 version: target.map(|number| number.to_string()),
                 from: old.map(|number| number.to_string()),
             };
-            put_on_record(tx, model, act, &alias, (old, target), Some(&rolled))?;
+            put_on_record(tx, model, act, &alias, (old, target), (Some(&rolled), None))?;
             Ok(rolled)
         };
         self.change((ctx, project), name, &MODEL_PROMOTE, not_there, change).await
@@ -140,6 +160,43 @@ impl Registry {
     }
 }
 
+/// Tells webhooks where an alias was pointed, or that it was removed.
+fn tell_alias(
+    tx: &mut Tx<'_>,
+    (project, model): (ProjectId, &Model),
+    alias: &str,
+    to: Option<i64>,
+    most: usize,
+) -> Result<()> {
+    let told = if to.is_some() { Told::AliasSet } else { Told::AliasDeleted };
+    tell(tx, (project, model.id), told, most, |_| match to {
+        Some(number) => {
+            json!({ "name": model.name, "alias": alias, "version": number.to_string() })
+        }
+        None => json!({ "name": model.name, "alias": alias }),
+    })
+}
+
+/// The version an alias pointed at before its last move; none if it pointed nowhere.
+fn before(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    (model, name): (RegisteredId, &str),
+    alias: &str,
+) -> Result<Option<Version>> {
+    let last = history::last(tx, model, Kind::Alias, alias)?;
+    let last = last
+        .ok_or_else(|| Error::new(&code::NOT_FOUND, format!("The alias {alias} was never set")))?;
+    let number = last.old.as_deref().map(str::parse::<i64>).transpose().map_err(Error::internal)?;
+    let Some(number) = number else { return Ok(None) };
+    let there = versions::find(tx, project, name, number)?;
+    let there = there.ok_or_else(|| {
+        let text = format!("Version {number}, where {alias} was before, is deleted");
+        Error::new(&code::CONFLICT, text)
+    })?;
+    Ok(Some(there))
+}
+
 /// Moves an alias and notes it in the history; one that stays where it is has not moved.
 fn move_alias(
     tx: &mut Tx<'_>,
@@ -168,7 +225,7 @@ fn put_on_record(
     act: &Act,
     alias: &str,
     (old, new): (Option<i64>, Option<i64>),
-    rolled: Option<&Rolled>,
+    (rolled, approval): (Option<&Rolled>, Option<ApprovalId>),
 ) -> Result<()> {
     let text = |number: Option<i64>| number.map(|number| number.to_string());
     let data = json!({
@@ -188,6 +245,9 @@ fn put_on_record(
         .detail("to", shown(new));
     if old != new {
         change = change.event("model.alias-moved", &data);
+    }
+    if let Some(approval) = approval {
+        change = change.detail("approval", approval);
     }
     if let Some(rolled) = rolled {
         // Twice is not the same as once: a repeated request must not undo itself.

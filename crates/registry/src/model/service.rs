@@ -11,6 +11,7 @@ use super::model::{Model, check_name};
 use super::store;
 use crate::access::{Act, lock, no_model, resource, shown};
 use crate::tag::{IS_PROMPT, check_text, is_prompt};
+use crate::webhook::{Told, created, tell};
 use crate::{MODEL_DELETE, MODEL_READ, MODEL_WRITE, Registry};
 
 /// What is needed to make one.
@@ -40,7 +41,9 @@ impl Registry {
             aliases: Vec::new(),
             latest: Vec::new(),
         };
-        self.db()
+        let most = self.config().webhooks.max_waiting;
+        let made = self
+            .db()
             .write(move |tx| {
                 tx.lock(&lock(project, &model.name))?;
                 if let Some(old) = store::id_of(tx, project, &model.name)? {
@@ -55,9 +58,14 @@ impl Registry {
                     .after(&json!({ "model": data, "tags": model.tags }))
                     .detail("prompt", is_prompt(&model.tags));
                 tx.record(&ctx, change)?;
+                tell(tx, (project, model.id), Told::Created, most, |prompt| {
+                    created(&model.name, &model.description, &model.tags, prompt)
+                })?;
                 Ok(model)
             })
-            .await
+            .await?;
+        self.told().notify_one();
+        Ok(made)
     }
 
     pub async fn model(&self, ctx: &Ctx, project: &Project, name: &str) -> Result<Model> {
@@ -175,8 +183,14 @@ impl Registry {
         key: String,
         value: Option<String>,
     ) -> Result<()> {
+        let (id, most) = (project.id, self.config().webhooks.max_waiting);
         self.change_model((ctx, project), name, move |tx, model, act| {
             let old = store::tag(tx, model.id, &key)?;
+            let told = if value.is_some() { Told::TagSet } else { Told::TagDeleted };
+            tell(tx, (id, model.id), told, most, |_| match &value {
+                Some(value) => json!({ "name": model.name, "key": key, "value": value }),
+                None => json!({ "name": model.name, "key": key }),
+            })?;
             match &value {
                 Some(value) => store::set_tag(tx, model.id, &key, value)?,
                 None => store::delete_tag(tx, model.id, &key)?,

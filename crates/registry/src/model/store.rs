@@ -155,7 +155,15 @@ pub(crate) fn next_version(tx: &mut Tx<'_>, model: &Model, now: i64) -> Result<i
 
 /// Deletes a model with everything about it but its history.
 pub(crate) fn delete(tx: &mut Tx<'_>, id: RegisteredId) -> Result<()> {
-    for table in ["model_alias", "model_version_tag", "model_version", "registered_model_tag"] {
+    for table in [
+        "model_alias",
+        "model_version_tag",
+        "model_evidence",
+        "model_card",
+        "model_approval",
+        "model_version",
+        "registered_model_tag",
+    ] {
         tx.execute(&format!("DELETE FROM {table} WHERE model = $1"), &params![id])?;
     }
     tx.execute("DELETE FROM registered_model WHERE id = $1", &params![id]).map(drop)

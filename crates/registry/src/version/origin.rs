@@ -6,7 +6,7 @@ use falaj_mlflow::Call;
 use falaj_mlflow::error::refused;
 use falaj_tracking::artifact::ArtifactPath;
 use falaj_tracking::logged_model::ModelId;
-use falaj_tracking::{RUN_READ, RUN_WRITE, RunId};
+use falaj_tracking::{RUN_READ, RUN_WRITE, RunId, experiment_resource};
 
 use super::service::NewVersion;
 use super::source::{Location, Source, Which, not_inside};
@@ -14,6 +14,7 @@ use super::store;
 use super::version::Version;
 use crate::access::{no_model, no_version, shown};
 use crate::alias::{no_alias, store as aliases};
+use crate::evidence::store as evidence;
 use crate::model::store as models;
 use crate::tag::{IS_PROMPT, is_prompt};
 use crate::{MODEL_READ, Registry};
@@ -31,6 +32,8 @@ pub(super) struct Origin {
     pub(super) files: Option<String>,
     pub(super) run_id: Option<String>,
     pub(super) logged_model: Option<String>,
+    /// The run that stands behind the files, if whoever registers them may read it.
+    pub(super) seen_run: Option<String>,
     /// The logged model that is to know of the version.
     pub(super) noted: Option<ModelId>,
 }
@@ -77,9 +80,10 @@ impl Registry {
             let number = number.ok_or_else(|| none_such(&wanted))?;
             let found = store::find(tx, project, &wanted, number)?;
             let found = found.ok_or_else(|| no_version(&wanted, number))?;
-            Ok((found, prompt.is_some_and(|value| value.eq_ignore_ascii_case("true"))))
+            let run = evidence::run_of(tx, (found.model, found.number))?;
+            Ok((found, prompt.is_some_and(|value| value.eq_ignore_ascii_case("true")), run))
         };
-        let (from, prompt) = self.db().read(find).await?;
+        let (from, prompt, seen_run) = self.db().read(find).await?;
         if prompt {
             let why = "Prompt versions cannot be used as model version sources.";
             return Err(refused(invalid_source(&new.source, why)).at("source"));
@@ -93,7 +97,7 @@ impl Registry {
         }
         let Version { name, number, location, files, run_id, logged_model, .. } = from;
         let source = format!("models:/{name}/{number}");
-        Ok(Origin { source, location, files, run_id, logged_model, noted: None })
+        Ok(Origin { source, location, files, run_id, logged_model, seen_run, noted: None })
     }
 
     /// A version made from a logged model, which is found and readable, wherever its files are.
@@ -130,14 +134,27 @@ impl Registry {
         // Whoever may only read the model registers it all the same.
         let home = self.tracking().logged_model_home(call, id, &RUN_READ).await?;
         let noted = call.ctx.allows(&RUN_WRITE, &home.resource).then_some(home.model);
+        let seen_run = self.readable(call, model.source_run.as_deref()).await?;
         Ok(Origin {
             source: new.source.clone(),
             location,
             files: files.as_ref().map(kept).transpose()?,
+            seen_run,
             run_id: run.or(model.source_run),
             logged_model: Some(model.id.to_string()),
             noted,
         })
+    }
+
+    /// A run of the project, if the caller may read it.
+    async fn readable(&self, call: &Call, run: Option<&str>) -> Result<Option<String>> {
+        let Some(run) = run else { return Ok(None) };
+        let found = self.tracking().run_in(call.place.id, run).await?;
+        let readable = found.is_some_and(|run| {
+            let resource = experiment_resource(&call.place, run.info.experiment_id, false);
+            call.ctx.allows(&RUN_READ, &resource)
+        });
+        Ok(readable.then(|| run.to_owned()))
     }
 
     async fn of_run(
@@ -177,6 +194,8 @@ impl Registry {
         Ok(Origin {
             source: new.source.clone(),
             location: new.source.clone(),
+            // Where there are files, they are that run's, and it was found readable.
+            seen_run: run.clone().filter(|_| files.is_some()),
             files: files.as_ref().map(kept).transpose()?,
             run_id: Some(run.unwrap_or_default()),
             logged_model: None,

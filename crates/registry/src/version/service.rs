@@ -13,9 +13,12 @@ use super::stage::Stage;
 use super::store;
 use super::version::Version;
 use crate::access::{Act, no_model, no_version};
+use crate::evidence::store as evidence;
 use crate::history::{Kind, Move, store as history};
 use crate::model::{Model, store as models};
+use crate::promotion::{self, Target};
 use crate::tag::check_text;
+use crate::webhook::{Told, tell, version_created};
 use crate::{MODEL_DELETE, MODEL_PROMOTE, MODEL_READ, MODEL_WRITE, Registry};
 
 /// What is needed to make one. A run or model id that is absent is something else than an empty
@@ -42,6 +45,7 @@ impl Registry {
         check_text("run_id", new.run_id.as_deref().unwrap_or(""), 256)?;
         new.tags = config.check_tags(new.tags)?;
         let origin = self.origin(call, &new).await?;
+        let (most, most_told) = (config.max_signed_files, config.webhooks.max_waiting);
         let (name, project) = (new.name.clone(), call.place.id);
         let gone = name.clone();
         let not_there = move || no_model(&gone);
@@ -67,6 +71,11 @@ impl Registry {
                 aliases: Vec::new(),
             };
             store::insert(tx, &version)?;
+            if let Some(folder) = &version.files {
+                let run = origin.seen_run.as_deref();
+                let of = (version.model, version.number);
+                evidence::pin(tx, (project, folder), of, run, most)?;
+            }
             if let Some(model) = origin.noted {
                 note_registration(tx, model, &version.name, version.number)?;
             }
@@ -77,11 +86,18 @@ impl Registry {
                 .after(&json!({ "version": data, "tags": version.tags }))
                 .detail("version", version.number);
             act.record(tx, change)?;
+            tell(tx, (project, version.model), Told::VersionCreated, most_told, |prompt| {
+                version_created(&version, prompt)
+            })?;
             store::find(tx, project, &version.name, version.number)?
                 .ok_or_else(|| no_version(&version.name, version.number))
         };
         let whose = (&call.ctx, &*call.place);
-        self.change(whose, &name, &MODEL_WRITE, not_there, add).await
+        let made = self.change(whose, &name, &MODEL_WRITE, not_there, add).await?;
+        if made.files.is_some() {
+            self.wake();
+        }
+        Ok(made)
     }
 
     pub async fn version(
@@ -156,7 +172,16 @@ impl Registry {
             .at("archive_existing_versions"));
         }
         let id = project.id;
+        let checked = if stage.is_active() {
+            Some(self.check_promotable((ctx, project), name, number).await?)
+        } else {
+            None
+        };
         let change = move |tx: &mut Tx<'_>, old: &Version, act: &Act| {
+            let mut approval = None;
+            if let Some(checked) = checked.filter(|_| old.stage != stage) {
+                approval = promotion::allow(tx, id, old, &Target::Stage(stage), &checked)?;
+            }
             let mut moves = vec![(old.number, old.stage, stage)];
             if archive_others {
                 let others = store::in_stage(tx, old.model, stage)?.into_iter();
@@ -184,13 +209,16 @@ impl Registry {
                 "to": new.stage.as_str(),
                 "archived": archived,
             });
-            let change = act
+            let mut change = act
                 .change()
                 .event("model-version.stage-changed", &data)
                 .before(&old.shown())
                 .after(&new.shown())
                 .detail("version", new.number)
                 .detail("stage", new.stage.as_str());
+            if let Some(approval) = approval {
+                change = change.detail("approval", approval);
+            }
             act.record(tx, change)?;
             Ok(new)
         };
@@ -257,9 +285,20 @@ impl Registry {
         key: String,
         value: Option<String>,
     ) -> Result<()> {
+        let (id, most) = (project.id, self.config().webhooks.max_waiting);
         let change = move |tx: &mut Tx<'_>, version: &Version, act: &Act| {
             let of = (version.model, version.number);
             let old = store::tag(tx, of, &key)?;
+            let told = if value.is_some() { Told::VersionTagSet } else { Told::VersionTagDeleted };
+            tell(tx, (id, version.model), told, most, |_| {
+                let number = version.number.to_string();
+                match &value {
+                    Some(value) => json!({
+                        "name": version.name, "version": number, "key": key, "value": value,
+                    }),
+                    None => json!({ "name": version.name, "version": number, "key": key }),
+                }
+            })?;
             match &value {
                 Some(value) => store::set_tag(tx, of, &key, value)?,
                 None => store::delete_tag(tx, of, &key)?,
@@ -283,7 +322,7 @@ impl Registry {
     }
 
     /// One change of one version, read again inside its transaction.
-    async fn change_version<T: Send + 'static>(
+    pub(crate) async fn change_version<T: Send + 'static>(
         &self,
         (ctx, project): (&Ctx, &Project),
         name: &str,

@@ -94,7 +94,8 @@ impl Source {
             "http" | "https" if decoded(source).contains("/mlflow-artifacts/artifacts") => {
                 Err(not_inside(source, "run_id"))
             }
-            _ => Ok(Self::Elsewhere),
+            _ if has_path(rest) => Ok(Self::Elsewhere),
+            _ => Err(no_absolute_path(source)),
         }
     }
 }
@@ -158,15 +159,29 @@ fn check_no_climbing(source: &str) -> Result<()> {
     let plain = decoded(source);
     let climbs = plain.split(['/', '\\']).any(|part| part == "..");
     if climbs || plain.chars().any(char::is_control) {
-        return Err(refused(format!(
-            "Invalid model version source: '{}'. If supplying a source as an http, https, local \
-             file path, ftp, objectstore, or mlflow-artifacts uri, an absolute path must be \
-             provided without relative path references present. Please provide an absolute path.",
-            shown(source)
-        ))
-        .at("source"));
+        return Err(no_absolute_path(source));
     }
     Ok(())
+}
+
+fn no_absolute_path(source: &str) -> Error {
+    refused(format!(
+        "Invalid model version source: '{}'. If supplying a source as an http, https, local file \
+         path, ftp, objectstore, or mlflow-artifacts uri, an absolute path must be provided \
+         without relative path references present. Please provide an absolute path.",
+        shown(source)
+    ))
+    .at("source")
+}
+
+/// Whether something is named below the host: a bucket or a server alone is no model.
+fn has_path(rest: &str) -> bool {
+    let end = rest.find(['?', '#']).unwrap_or(rest.len());
+    let path = match rest[..end].strip_prefix("//") {
+        Some(named) => named.find('/').map_or("", |at| &named[at..]),
+        None => &rest[..end],
+    };
+    path.starts_with('/') && !path.trim_matches('/').is_empty()
 }
 
 /// The text with all its percent signs resolved. What is no text then is left as it is: nobody

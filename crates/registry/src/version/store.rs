@@ -249,7 +249,14 @@ pub(crate) fn in_stage(tx: &mut Tx<'_>, model: RegisteredId, stage: Stage) -> Re
 }
 
 pub(crate) fn delete(tx: &mut Tx<'_>, model: RegisteredId, number: i64) -> Result<()> {
-    for table in ["model_alias", "model_version_tag", "model_version"] {
+    for table in [
+        "model_alias",
+        "model_version_tag",
+        "model_evidence",
+        "model_card",
+        "model_approval",
+        "model_version",
+    ] {
         let sql = format!("DELETE FROM {table} WHERE model = $1 AND version = $2");
         tx.execute(&sql, &params![model, number])?;
     }

@@ -4,9 +4,12 @@
 
 mod access;
 mod aliases;
+mod approvals;
+mod evidence;
 mod models;
 mod purge;
 mod search;
 mod sources;
 mod versions;
+mod webhooks;
 mod world;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
 use axum::{Extension, Router};
-use falaj_base::{Action, Clock, Ctx, Error, Gate, Name, Principal, RequestInfo, Resource, Result};
+use falaj_base::{
+    Action, Clock, Ctx, Error, Gate, Name, Principal, PrincipalId, RequestInfo, Resource, Result,
+};
 use falaj_governance::audit::ReadLog;
 use falaj_governance::epoch::{self, Epoch};
 use falaj_governance::residency::{self, Residency};
@@ -32,6 +34,7 @@ pub(crate) struct World {
     router: Router,
     tenancy: Tenancy,
     reads: ReadLog,
+    registry: Registry,
     _folder: tempfile::TempDir,
 }
 
@@ -40,6 +43,11 @@ pub(crate) type Answer = (u16, Value);
 
 impl World {
     pub(crate) async fn new(database: &Database) -> Self {
+        Self::with(database, RegistryConfig::default()).await
+    }
+
+    pub(crate) async fn with(database: &Database, config: RegistryConfig) -> Self {
+        let registry_config = config;
         let clock = Clock::manual(Clock::System.now());
         let db = database.open_with(&DatabaseConfig::default(), clock.clone()).await.unwrap();
         let mut modules = falaj_store::migrations();
@@ -70,7 +78,7 @@ impl World {
         let places = Places::new(tenancy.clone(), epoch);
         let secret = keys.platform_secret("artifact-urls").unwrap();
         let urls = SignedUrls::new(&secret, None, false);
-        let registry = Registry::new(RegistryConfig::default(), tracking.clone(), tenancy.clone());
+        let registry = Registry::new(registry_config, tracking.clone(), tenancy.clone(), keys);
         let mut endpoints = falaj_tracking::module(&tracking, &places, &urls).endpoints;
         endpoints.extend(falaj_registry::module(&registry, &places).endpoints);
         let router = endpoints
@@ -79,7 +87,7 @@ impl World {
             .layer(axum::middleware::from_fn(edge::speak));
         // The edge stands before the routes, or it could not rewrite a path.
         let router = Router::new().fallback_service(router);
-        Self { clock, db, router, tenancy, reads, _folder: folder }
+        Self { clock, db, router, tenancy, reads, registry, _folder: folder }
     }
 
     pub(crate) async fn make_project(&self, name: &str) {
@@ -140,6 +148,11 @@ impl World {
         self.send(Method::DELETE, path, body).await
     }
 
+    /// By a method that few routes have.
+    pub(crate) async fn send_as(&self, method: &str, path: &str, body: Value) -> Answer {
+        self.send(method.parse().unwrap(), path, body).await
+    }
+
     /// Makes a model.
     pub(crate) async fn model(&self, name: &str) -> Value {
         ok(self.post("/registered-models/create", json!({ "name": name })).await)
@@ -163,6 +176,49 @@ impl World {
         let body = json!({ "experiment_id": "0", "name": "m", "source_run_id": run });
         let model = ok(self.post("/logged-models", body).await)["model"]["info"].take();
         (text(&model["model_id"]), text(&model["artifact_uri"]))
+    }
+
+    /// Does the background work of the registry that is due.
+    pub(crate) async fn work(&self) {
+        self.registry.make_due().await.unwrap();
+        self.registry.deliver_due().await.unwrap();
+    }
+
+    /// Lets some seconds pass.
+    pub(crate) fn wait(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+
+    /// Stores files below the URI of a run or a logged model.
+    pub(crate) async fn upload(&self, uri: &str, files: &[(&str, &str)]) {
+        let folder = uri.trim_start_matches("mlflow-artifacts:").trim_start_matches('/');
+        for (path, content) in files {
+            let path = format!("/api/2.0/mlflow-artifacts/artifacts/{folder}/{path}");
+            let (status, body) =
+                self.send(Method::PUT, &path, Value::String((*content).to_owned())).await;
+            assert_eq!(status, 200, "{path}: {body}");
+        }
+    }
+
+    /// Deletes a file below such a URI.
+    pub(crate) async fn remove(&self, uri: &str, path: &str) {
+        let folder = uri.trim_start_matches("mlflow-artifacts:").trim_start_matches('/');
+        let path = format!("/api/2.0/mlflow-artifacts/artifacts/{folder}/{path}");
+        let (status, body) = self.send(Method::DELETE, &path, Value::Null).await;
+        assert!(status < 300, "{path}: {body}");
+    }
+
+    /// Sends a request as somebody with an identity of their own.
+    pub(crate) async fn as_person(
+        &self,
+        who: &Principal,
+        method: Method,
+        path: &str,
+        body: Value,
+    ) -> Answer {
+        let all = Arc::new(Fence(Vec::new()));
+        let ctx = Ctx::new(Arc::new(who.clone()), RequestInfo::internal(), all);
+        answer(self.ask(ctx, "default", method, path, &body).await).await
     }
 
     /// The entries of the audit log so far, as they were written.
@@ -228,26 +284,33 @@ pub(crate) fn each(list: &Value, field: &str) -> Vec<String> {
         .unwrap_or_default()
 }
 
+/// Lets everything pass but what it names.
+struct Fence(Vec<(&'static str, String)>);
+impl Gate for Fence {
+    fn authorize<'a>(
+        &'a self,
+        ctx: &'a Ctx,
+        action: &'static Action,
+        resource: &'a Resource,
+    ) -> BoxFuture<'a, Result<()>> {
+        let allowed = self.allows(ctx, action, resource);
+        let refused = Error::not_found(resource.kind, resource.shown());
+        Box::pin(async move { if allowed { Ok(()) } else { Err(refused) } })
+    }
+
+    fn allows(&self, _: &Ctx, action: &'static Action, resource: &Resource) -> bool {
+        !self.0.iter().any(|(name, end)| *name == action.name && resource.id.ends_with(end))
+    }
+}
+
 /// Someone who may do everything but what is named here, as `action kind-of-name`.
 pub(crate) fn without(forbidden: &[(&'static str, &str)]) -> Ctx {
-    struct Fence(Vec<(&'static str, String)>);
-    impl Gate for Fence {
-        fn authorize<'a>(
-            &'a self,
-            ctx: &'a Ctx,
-            action: &'static Action,
-            resource: &'a Resource,
-        ) -> BoxFuture<'a, Result<()>> {
-            let allowed = self.allows(ctx, action, resource);
-            let refused = Error::not_found(resource.kind, resource.shown());
-            Box::pin(async move { if allowed { Ok(()) } else { Err(refused) } })
-        }
-
-        fn allows(&self, _: &Ctx, action: &'static Action, resource: &Resource) -> bool {
-            !self.0.iter().any(|(name, end)| *name == action.name && resource.id.ends_with(end))
-        }
-    }
     let principal = Arc::new(Principal::system("fenced"));
     let fence = forbidden.iter().map(|(action, end)| (*action, (*end).to_owned())).collect();
     Ctx::new(principal, RequestInfo::internal(), Arc::new(Fence(fence)))
+}
+
+/// Somebody who may do everything, and is somebody.
+pub(crate) fn person(name: &str) -> Principal {
+    Principal { id: PrincipalId::new(), ..Principal::system(name) }
 }

@@ -27,6 +27,12 @@ pub struct Artifact {
 }
 
 impl Artifact {
+    /// Whether the content is one piece, whose digest is known without reading it.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.blob.is_some()
+    }
+
     /// The name under which it refers to its blob.
     pub(super) fn claim(&self) -> String {
         self.id.simple().to_string()

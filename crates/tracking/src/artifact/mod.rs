@@ -21,6 +21,7 @@
 
 #[allow(clippy::module_inception, reason = "the noun of this folder")]
 mod artifact;
+mod below;
 mod config;
 mod content;
 mod copy;
@@ -37,6 +38,7 @@ mod store;
 mod upload;
 
 pub use artifact::{Artifact, FileInfo};
+pub use below::files_below;
 pub use config::ArtifactConfig;
 pub use content::{Content, ContentStream};
 pub use copy::Copied;

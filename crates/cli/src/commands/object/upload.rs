@@ -71,7 +71,7 @@ pub(super) async fn upload(
     }
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(in crate::commands) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         text.extend(
             [byte >> 4, byte & 15].map(|half| char::from(b"0123456789abcdef"[half as usize])),

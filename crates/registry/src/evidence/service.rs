@@ -1,0 +1,46 @@
+//! Signing anew.
+
+use falaj_base::{Ctx, Error, Result, code};
+use falaj_governance::tenancy::Project;
+use falaj_store::db::Tx;
+use serde_json::json;
+
+use super::record::Evidence;
+use super::store;
+use crate::access::Act;
+use crate::version::Version;
+use crate::{MODEL_PROMOTE, Registry};
+
+impl Registry {
+    /// Signs the files of a version as they are now, in place of what was signed before: after a
+    /// file was changed on purpose, by someone who may promote. Approvals of the old files are void.
+    pub async fn sign_version(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        (name, number): (&str, i64),
+    ) -> Result<Evidence> {
+        let change = move |tx: &mut Tx<'_>, version: &Version, act: &Act| {
+            if version.files.is_none() {
+                let text = format!("its files are not kept by this server: {}", version.location);
+                return Err(Error::new(&code::CONFLICT, text));
+            }
+            let of = (version.model, version.number);
+            let old = store::digest(tx, of)?.and_then(|(_, digest)| digest);
+            store::reset(tx, of)?;
+            let data = json!({ "name": version.name, "version": version.number.to_string() });
+            let change = act
+                .change()
+                .event("model-version.signature-reset", &data)
+                .before(&old)
+                .detail("version", version.number)
+                .detail("sign", true);
+            act.record(tx, change)?;
+            Ok(version.clone())
+        };
+        let version =
+            self.change_version((ctx, project), name, number, &MODEL_PROMOTE, change).await?;
+        self.wake();
+        self.evidence(project, &version).await
+    }
+}

@@ -1,0 +1,91 @@
+//! Checking a version's files against its signature, before it is promoted or loaded.
+
+use falaj_base::{Ctx, Error, Result, code};
+use falaj_governance::tenancy::Project;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::make::not_signed;
+use super::record::{SignedFile, State};
+use crate::Registry;
+use crate::scan::Verdict;
+use crate::signing::{Manifest, verify};
+use crate::version::Version;
+
+/// A version whose files are those that were signed, or that has no files here.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Checked {
+    pub name: String,
+    pub version: String,
+    pub state: State,
+    /// One digest for all files; absent if there is no signature.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// The id of the key that signed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// What was found there, each as it was signed. Whoever loads them compares what it reads.
+    pub files: Vec<SignedFile>,
+}
+
+impl Registry {
+    /// A version that may be loaded: its signature is valid, and its files are exactly those under
+    /// it. What is not signed here (nothing, or files kept elsewhere) is given without files.
+    pub async fn verify_version(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        name: &str,
+        number: i64,
+    ) -> Result<Checked> {
+        let version = self.version(ctx, project, name, number).await?;
+        self.check_files(project, &version).await
+    }
+
+    /// The same for a caller who has been allowed to see the version.
+    pub(crate) async fn check_files(
+        &self,
+        project: &Project,
+        version: &Version,
+    ) -> Result<Checked> {
+        let evidence = self.evidence(project, version).await?;
+        let mut checked = Checked {
+            name: version.name.clone(),
+            version: version.number.to_string(),
+            state: evidence.state,
+            digest: None,
+            key_id: None,
+            verdict: evidence.scan.as_ref().map(|scan| scan.verdict),
+            files: Vec::new(),
+        };
+        match evidence.state {
+            State::Empty | State::Elsewhere => return Ok(checked),
+            State::Signed => {}
+            State::Pending => {
+                let wait = std::time::Duration::from_secs(5);
+                return Err(not_signed(version, &evidence).retry_after(wait));
+            }
+            State::Changed | State::Refused => return Err(not_signed(version, &evidence)),
+        }
+        let (Some(folder), Some(key), Some(bundle)) =
+            (&version.files, &evidence.key, &evidence.signature)
+        else {
+            return Err(Error::internal("a signed version has no signature"));
+        };
+        let files = self.files(project.id, folder).await?;
+        let found = self.digested(project.tenant_id, &files, &evidence.files).await?;
+        let manifest = found.iter().map(|f| (f.path.clone(), f.sha256.clone(), f.size)).collect();
+        let manifest = Manifest::new(manifest)?;
+        let public = self.public_key(project.tenant_id, key).await?;
+        verify(&manifest, bundle, &public).map_err(|refusal| {
+            let text = format!("Version {} of {}: {refusal}", version.number, version.name);
+            Error::new(&code::CONFLICT, text).at("signature")
+        })?;
+        checked.digest = Some(manifest.digest().to_string());
+        checked.key_id = Some(key.clone());
+        checked.files = found;
+        Ok(checked)
+    }
+}

@@ -1,0 +1,51 @@
+//! What can be set about webhooks.
+
+use falaj_base::{ByteSize, HumanDuration};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where webhooks may go, and how hard they try.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebhooksConfig {
+    /// The hosts that webhooks may talk to: `hooks.example.com`, `*.example.com` for everything
+    /// below it, `*` for any. Only HTTPS, unless the entry says `http://host`. Without entries
+    /// there are no webhooks.
+    pub allowed_hosts: Vec<String>,
+    /// Whether these hosts may have private, loopback or link-local addresses.
+    pub allow_private_addresses: bool,
+    /// The most webhooks of one project.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_per_project: usize,
+    /// How long one attempt may take.
+    pub timeout: HumanDuration,
+    /// How often a delivery is tried before it is given up.
+    #[schemars(range(min = 1, max = 100))]
+    pub max_attempts: u32,
+    /// The longest pause between two attempts; the first is a second, and each is twice the last.
+    pub longest_pause: HumanDuration,
+    /// How many webhooks are served at the same time.
+    #[schemars(range(min = 1, max = 1000))]
+    pub concurrency: usize,
+    /// The most deliveries that wait for one webhook; what happens beyond is not told to it.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_waiting: usize,
+    /// How much of an answer is read and shown when a webhook is tested.
+    pub max_answer: ByteSize,
+}
+
+impl Default for WebhooksConfig {
+    fn default() -> Self {
+        Self {
+            allowed_hosts: Vec::new(),
+            allow_private_addresses: false,
+            max_per_project: 100,
+            timeout: HumanDuration::from_secs(30),
+            max_attempts: 4,
+            longest_pause: HumanDuration::from_mins(1),
+            concurrency: 16,
+            max_waiting: 10_000,
+            max_answer: ByteSize::kib(64),
+        }
+    }
+}
