@@ -15,6 +15,7 @@ use falaj_registry::Registry;
 use falaj_store::db::Db;
 use falaj_store::keys::Keys;
 use falaj_store::objects::Objects;
+use falaj_traces::Traces;
 use falaj_tracking::Tracking;
 use falaj_tracking::artifact::SignedUrls;
 use zeroize::Zeroizing;
@@ -38,6 +39,7 @@ pub struct Services {
     pub places: Places,
     pub tracking: Tracking,
     pub registry: Registry,
+    pub traces: Traces,
     pub artifact_urls: SignedUrls,
 }
 
@@ -74,6 +76,7 @@ impl Services {
         Ok(Self {
             places: Places::new(tenancy.clone(), epoch.clone()),
             registry: Registry::new(config.registry.clone(), tracking.clone(), tenancy.clone()),
+            traces: Traces::new(config.traces.clone(), tracking.clone()),
             tracking,
             artifact_urls: SignedUrls::new(
                 &*keys.platform_secret("artifact-urls")?,

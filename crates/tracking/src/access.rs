@@ -58,6 +58,21 @@ impl Tracking {
         Ok(Home { run, experiment, experiment_id, resource })
     }
 
+    /// The numbers in the database of those of the experiments that there are.
+    pub async fn experiment_numbers(
+        &self,
+        call: &Call,
+        ids: Vec<ExperimentId>,
+    ) -> Result<Vec<i64>> {
+        let project = call.place.id;
+        self.db()
+            .read(move |tx| {
+                let number = |id: ExperimentId| experiments::number(tx, project, id).transpose();
+                ids.into_iter().filter_map(number).collect()
+            })
+            .await
+    }
+
     async fn address(&self, run: RunId) -> Result<Option<Address>> {
         if let Some(address) = self.0.homes.get(run) {
             return Ok(Some(address));
@@ -71,7 +86,8 @@ impl Tracking {
 }
 
 /// What everything inside an experiment is authorised on.
-pub(crate) fn resource(place: &Place, id: ExperimentId, absent: bool) -> Resource {
+#[must_use]
+pub fn resource(place: &Place, id: ExperimentId, absent: bool) -> Resource {
     let name = format!("{}/{id}", place.id);
     let resource = if absent {
         Resource::absent("experiment", name, place.scope())
@@ -82,7 +98,7 @@ pub(crate) fn resource(place: &Place, id: ExperimentId, absent: bool) -> Resourc
 }
 
 /// Asks for leave; a refusal to one who may not even know of it reads as if it were not there.
-pub(crate) async fn allowed(
+pub async fn allowed(
     ctx: &Ctx,
     action: &'static Action,
     resource: &Resource,

@@ -7,5 +7,4 @@ mod service;
 pub(crate) mod store;
 
 pub use experiment::{Experiment, ExperimentId, Stage, ViewType};
-pub use service::NewExperiment;
-pub(crate) use service::require_active;
+pub use service::{NewExperiment, require_active};

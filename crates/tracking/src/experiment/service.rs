@@ -290,7 +290,8 @@ fn shown(experiment: &Experiment) -> serde_json::Value {
     })
 }
 
-pub(crate) fn require_active(experiment: &Experiment) -> Result<()> {
+/// Refuses to write to what is in the bin.
+pub fn require_active(experiment: &Experiment) -> Result<()> {
     if experiment.stage == Stage::Active {
         return Ok(());
     }
