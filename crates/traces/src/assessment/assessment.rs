@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use falaj_base::{Error, Result, code};
 use falaj_mlflow::error::{invalid, refused};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -19,12 +20,24 @@ pub struct Source {
     pub source_id: Option<String>,
 }
 
+/// Why there is no feedback.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Failure {
+    #[serde(alias = "errorCode", skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
+    #[serde(alias = "errorMessage", skip_serializing_if = "Option::is_none")]
+    pub error_message: Option<String>,
+    #[serde(alias = "stackTrace", skip_serializing_if = "Option::is_none")]
+    pub stack_trace: Option<String>,
+}
+
 /// What is said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Said {
     /// How it was; or why that could not be told.
-    Feedback { value: Value, error: Option<Value> },
+    Feedback { value: Value, error: Option<Failure> },
     /// How it should have been.
     Expectation { value: Value },
     /// Which issue it is a case of; the assessment's name is the issue's id.

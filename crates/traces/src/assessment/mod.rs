@@ -7,4 +7,4 @@ mod service;
 pub(crate) mod store;
 pub(crate) mod wire;
 
-pub use assessment::{Assessment, Change, Said, Source};
+pub use assessment::{Assessment, Change, Failure, Said, Source};

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::assessment::{Assessment, Change, Said, Source};
+use super::assessment::{Assessment, Change, Failure, Said, Source};
 use crate::trace::wire::{milliseconds, time};
 
 /// What serialised values say they are.
@@ -56,7 +56,7 @@ struct SourceIn {
 #[serde(default)]
 struct FeedbackIn {
     value: Value,
-    error: Option<Value>,
+    error: Option<Failure>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -41,7 +41,7 @@ pub struct Received {
 }
 
 /// The spans of one request.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Batch {
     pub spans: Vec<Received>,
     /// How many were left out, and why the first of them was.

@@ -16,13 +16,15 @@ pub fn preview(json: &str, role: &str) -> String {
     cut(said.as_deref().filter(|said| !said.is_empty()).unwrap_or(json))
 }
 
-/// The text, or its beginning and three dots.
+/// The text, or its beginning and three dots. It is only to be looked at: a character that a
+/// database would not keep is replaced.
 #[must_use]
 pub fn cut(text: &str) -> String {
+    let shown = text.chars().map(|c| if c == '\0' { char::REPLACEMENT_CHARACTER } else { c });
     if text.chars().nth(LONGEST).is_none() {
-        return text.to_owned();
+        return shown.collect();
     }
-    let mut short: String = text.chars().take(LONGEST - 3).collect();
+    let mut short: String = shown.take(LONGEST - 3).collect();
     short.push_str("...");
     short
 }

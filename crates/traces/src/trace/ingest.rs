@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::id::TraceId;
 use super::link::LinkKind;
-use super::service::{empty, lock, merge, moved};
+use super::service::{again_if_moved, empty, lock, merge, moved};
 use super::store;
 use super::trace::{
     COST, NAME_TAG, Pairs, SESSION, SPANS_HERE, SPANS_TAG, State, TOKENS, Trace, USER,
@@ -40,6 +40,16 @@ impl Traces {
     /// Stores the spans of one request, and makes the traces that are new. All of them commit
     /// together.
     pub(crate) async fn log_spans(
+        &self,
+        call: &Call,
+        experiment: ExperimentId,
+        batch: Batch,
+        run: Option<String>,
+    ) -> Result<Logged> {
+        again_if_moved(|| self.try_log_spans(call, experiment, batch.clone(), run.clone())).await
+    }
+
+    async fn try_log_spans(
         &self,
         call: &Call,
         experiment: ExperimentId,

@@ -54,6 +54,10 @@ pub(crate) type Assessed = (Trace, Vec<Assessment>);
 impl Traces {
     /// Makes a trace, or completes one whose spans came first.
     pub(crate) async fn start_trace(&self, call: &Call, new: NewTrace) -> Result<Assessed> {
+        again_if_moved(|| self.try_start_trace(call, new.clone())).await
+    }
+
+    async fn try_start_trace(&self, call: &Call, new: NewTrace) -> Result<Assessed> {
         let experiment = self.tracking().experiment(call, new.experiment, &TRACE_WRITE).await?;
         require_active(&experiment)?;
         // It may be there already, and in another experiment.
@@ -62,7 +66,8 @@ impl Traces {
             let resource = resource(&call.place, address.experiment_id, false);
             call.ctx.authorize(&TRACE_WRITE, &resource).await?;
         }
-        let seen: Vec<i64> = homes.iter().map(|address| address.experiment).collect();
+        let mut seen: Vec<i64> = homes.iter().map(|address| address.experiment).collect();
+        seen.push(experiment.no);
         let limits = self.config().clone();
         let (ctx, project) = (call.ctx.clone(), call.place.id);
         let resource = resource(&call.place, experiment.id, false);
@@ -372,6 +377,23 @@ fn check_free(key: &str, done: &str) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// How often a change is tried that finds its trace in another experiment than just before.
+const TRIES: usize = 4;
+
+/// Spans of one trace may come from several services at once, each with an experiment of its own;
+/// where the trace lies is only known once one of them made it.
+pub(crate) async fn again_if_moved<T, F: Future<Output = Result<T>>>(
+    attempt: impl Fn() -> F,
+) -> Result<T> {
+    for _ in 1..TRIES {
+        match attempt().await {
+            Err(error) if *error.code() == code::CONFLICT => {}
+            outcome => return outcome,
+        }
+    }
+    attempt().await
 }
 
 /// It changed hands between the look and the change.
