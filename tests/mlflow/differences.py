@@ -34,6 +34,8 @@ WRONG_TYPE = "a field of the wrong type is refused; the original drops or coerce
 UNKNOWN_ENUM = "an unknown enum value is refused; the original falls back to the default"
 
 BAD_REQUEST = "INVALID_PARAMETER_VALUE"
+NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
+V3 = "/api/3.0/mlflow/traces"
 
 # (scenario, step): what both answer.
 DIFFERENCES = {
@@ -54,6 +56,16 @@ DIFFERENCES = {
     ("run_search.pages", "POST runs/search: view BOGUS"): Difference(200, 400, BAD_REQUEST, UNKNOWN_ENUM),
     ("datasets.inputs", "POST runs/log-inputs: number as name"): Difference(200, 400, BAD_REQUEST, WRONG_TYPE),
     ("metrics.history", "GET metrics/get-history: word"): Difference(200, 400, BAD_REQUEST, WRONG_TYPE),
+    ("traces.life", f"PATCH {V3}/{{id}}/tags: unknown"): Difference(
+        400, 404, NOT_FOUND, "a trace that is not there is not found, whatever is done to it"),
+    ("traces.assessments", f"POST {V3}/{{id}}/assessments: no name"): Difference(
+        200, 400, BAD_REQUEST, "an assessment without a name can not be searched for"),
+    **{("traces.search", f"POST {V3}/search: {filter}"): Difference(400, 200, None, "filters take OR, NOT and parentheses")
+       for filter in ("status = 'OK' OR status = 'ERROR'", "(status = 'OK')")},
+    ("traces.search", f"POST {V3}/search: timestamp_ms = 'x'"): Difference(200, 400, BAD_REQUEST, WRONG_TYPE),
+    ("traces.otlp", "POST /v1/traces: no experiment"): Difference(422, 400, BAD_REQUEST, "one status for what is missing"),
+    ("traces.otlp", "POST /v1/traces: unknown experiment"): Difference(
+        200, 404, NOT_FOUND, "every id that a request names must be there"),
 }
 
 

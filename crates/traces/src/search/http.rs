@@ -44,7 +44,7 @@ pub(crate) fn routes(traces: Arc<Traces>, places: Places) -> Vec<Endpoint> {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 struct Search {
-    locations: Vec<Location>,
+    locations: Option<Vec<Location>>,
     filter: Option<String>,
     #[serde(alias = "maxResults", deserialize_with = "read::int")]
     max_results: Option<i64>,
@@ -63,11 +63,8 @@ struct Found<T> {
 }
 
 async fn search(t: Arc<Traces>, call: Call, body: Search) -> Result<Found<InfoShape>> {
-    if body.locations.is_empty() {
-        return Err(missing("locations"));
-    }
-    let experiments: Vec<String> =
-        body.locations.into_iter().filter_map(Location::experiment).collect();
+    let locations = required("locations", body.locations)?;
+    let experiments: Vec<String> = locations.into_iter().filter_map(Location::experiment).collect();
     check_experiments("locations", experiments.len())?;
     let search = TraceSearch {
         experiments,
