@@ -81,4 +81,5 @@ pub fn module(traces: &Traces, places: &Places) -> Module {
         .routes(trace::http::routes(service.clone(), places.clone()))
         .routes(assessment::http::routes(service.clone(), places.clone()))
         .routes(search::http::routes(service, places.clone()))
+        .worker(trace::sweeper(traces.db().clone()))
 }

@@ -7,11 +7,11 @@ pub static MIGRATIONS: &[Migration] = &[Migration { version: 1, name: "traces", 
 /// `no` is what other tables refer to: ids are chosen by clients, and two projects may choose the
 /// same. Tags and metadata are JSON in the row itself, because searches look at every one of them.
 /// A span's `content` is its OTLP message; `tokens` and `cost` are the few numbers of it that a
-/// trace adds up, beside it so that adding up does not read it.
+/// trace adds up, beside it so that adding up does not read it. Nothing refers to an experiment in a
+/// way that would keep it: traces of one that is gone are swept away afterwards.
 const TRACES: &str = "
     CREATE TABLE trace (
-        no BLOB PRIMARY KEY, project TEXT NOT NULL REFERENCES project (id),
-        experiment INTEGER NOT NULL REFERENCES experiment (no), id TEXT NOT NULL,
+        no BLOB PRIMARY KEY, project TEXT NOT NULL, experiment INTEGER NOT NULL, id TEXT NOT NULL,
         timestamp INTEGER NOT NULL, duration INTEGER, state INTEGER NOT NULL,
         spans INTEGER NOT NULL, size INTEGER NOT NULL, client_request_id TEXT,
         request_preview TEXT, response_preview TEXT, tags TEXT NOT NULL, metadata TEXT NOT NULL,

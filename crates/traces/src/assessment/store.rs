@@ -1,11 +1,14 @@
 //! Assessments in the database.
 
+use std::collections::HashMap;
+
 use falaj_base::{Error, Result, code};
-use falaj_store::db::{Row, Tx, params};
+use falaj_store::db::{Row, Tx, Value, params};
 use uuid::Uuid;
 
 use super::assessment::Assessment;
 use crate::span::store::key;
+use crate::trace::store::{LISTED, list, number};
 
 /// Writes an assessment, instead of an earlier one of the same id.
 pub(crate) fn put(tx: &mut Tx<'_>, trace: Uuid, assessment: &Assessment) -> Result<()> {
@@ -31,6 +34,25 @@ pub(crate) fn of_trace(tx: &mut Tx<'_>, trace: Uuid) -> Result<Vec<Assessment>> 
         &params![key(trace)],
     )?;
     rows.iter().map(read).collect()
+}
+
+/// The same of many traces.
+pub(crate) fn of_traces(
+    tx: &mut Tx<'_>,
+    traces: &[Uuid],
+) -> Result<HashMap<Uuid, Vec<Assessment>>> {
+    let mut all: HashMap<Uuid, Vec<Assessment>> = HashMap::new();
+    for traces in traces.chunks(LISTED) {
+        let keys: Vec<Value> = traces.iter().map(|trace| key(*trace)).collect();
+        let sql = format!(
+            "SELECT trace, body FROM trace_assessment WHERE trace IN ({}) ORDER BY created_at, id",
+            list(1, keys.len())
+        );
+        for row in tx.query(&sql, &keys)? {
+            all.entry(number(&row, "trace")?).or_default().push(read(&row)?);
+        }
+    }
+    Ok(all)
 }
 
 pub(crate) fn delete(tx: &mut Tx<'_>, trace: Uuid, id: &str) -> Result<()> {

@@ -11,12 +11,17 @@ use crate::otlp::value::compared;
 use crate::span::shape;
 use crate::trace::{LinkKind, SOURCE_RUN, Trace};
 
+/// How a filter comes to the spans of a trace: one after the other, until it has seen enough.
+pub(crate) trait Spans {
+    fn any(&self, accept: &mut dyn FnMut(&Span) -> bool) -> bool;
+}
+
 /// A trace with what was loaded of it.
 pub(crate) struct Seen<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) assessments: &'a [Assessment],
     pub(crate) links: &'a [(i64, String)],
-    pub(crate) spans: &'a [Span],
+    pub(crate) spans: Option<&'a dyn Spans>,
 }
 
 #[allow(clippy::cast_precision_loss, reason = "times in milliseconds are far below 2^53")]
@@ -106,7 +111,7 @@ impl Row for Seen<'_> {
     }
 
     fn any_span(&self, accept: &mut dyn FnMut(&dyn Row) -> bool) -> bool {
-        self.spans.iter().any(|span| accept(&SeenSpan(span)))
+        self.spans.is_some_and(|spans| spans.any(&mut |span| accept(&SeenSpan(span))))
     }
 }
 

@@ -1,13 +1,16 @@
 //! Walking through the traces of several experiments, newest first.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use falaj_base::Result;
+use falaj_base::{Error, Result};
 use falaj_mlflow::filter::{Expr, Field, Op, Test};
 use falaj_store::db::Tx;
+use uuid::Uuid;
 
-use super::row::Seen;
+use super::row::{Seen, Spans};
 use crate::assessment::store as assessments;
+use crate::otlp::message::Span;
 use crate::span::store as spans;
 use crate::trace::{SOURCE_RUN, Trace, store};
 
@@ -112,23 +115,26 @@ impl Wanted {
 
     pub(crate) fn matches(&self, tx: &mut Tx<'_>, trace: &Trace) -> Result<bool> {
         let Some(filter) = &self.filter else { return Ok(true) };
-        let said = match self.looks.assessments {
-            true => assessments::of_trace(tx, trace.no)?,
-            false => Vec::new(),
-        };
-        let links = match self.looks.links {
-            true => store::links(tx, trace.no)?,
-            false => Vec::new(),
-        };
-        let seen = Seen { trace, assessments: &said, links: &links, spans: &[] };
+        let (mut said, mut links) = (Vec::new(), Vec::new());
+        if self.looks.assessments {
+            said = assessments::of_trace(tx, trace.no)?;
+        }
+        if self.looks.links {
+            links = store::links(tx, trace.no)?;
+        }
+        let seen = Seen { trace, assessments: &said, links: &links, spans: None };
         if !self.looks.spans {
             return Ok(filter.matches(&seen));
         }
         if !self.first.iter().all(|expr| expr.matches(&seen)) {
             return Ok(false);
         }
-        let spans = spans::of_trace(tx, trace.no)?;
-        Ok(filter.matches(&Seen { spans: &spans, ..seen }))
+        let spans = Stored { tx: RefCell::new(tx), trace: trace.no, failed: RefCell::new(None) };
+        let matches = filter.matches(&Seen { spans: Some(&spans), ..seen });
+        match spans.failed.into_inner() {
+            Some(error) => Err(error),
+            None => Ok(matches),
+        }
     }
 
     /// The times outside of which nothing can match.
@@ -152,5 +158,28 @@ impl Wanted {
             }
         }
         (from, to)
+    }
+}
+
+/// The spans of a trace, read whenever they are asked for: none is held for longer than a look.
+struct Stored<'a, 't> {
+    tx: RefCell<&'a mut Tx<'t>>,
+    trace: Uuid,
+    failed: RefCell<Option<Error>>,
+}
+
+impl Spans for Stored<'_, '_> {
+    fn any(&self, accept: &mut dyn FnMut(&Span) -> bool) -> bool {
+        let mut found = false;
+        // Nobody else reads while this does: a filter asks one question after the other.
+        let Ok(mut tx) = self.tx.try_borrow_mut() else { return false };
+        let read = spans::each_of_trace(&mut tx, self.trace, |span| {
+            found = found || accept(&span);
+            Ok(())
+        });
+        if let Err(error) = read {
+            self.failed.borrow_mut().get_or_insert(error);
+        }
+        found
     }
 }

@@ -4,6 +4,7 @@ use falaj_base::{Error, Result, code};
 use falaj_mlflow::filter::{self, OrderBy, TRACES};
 use falaj_mlflow::{Call, page};
 use falaj_store::db::Tx;
+use uuid::Uuid;
 
 use super::order::{Place, is_newest_first};
 use super::scan::{Scan, Wanted};
@@ -40,9 +41,13 @@ impl Traces {
                 let (traces, next) =
                     if is_newest_first(&walk.order) { walk.newest(tx)? } else { walk.ordered(tx)? };
                 let next = next.map(|place| page::encode(&place)).transpose()?;
-                let with = |trace: Trace| Ok((assessments::of_trace(tx, trace.no)?, trace));
-                let found = traces.into_iter().map(with).collect::<Result<Vec<_>>>()?;
-                Ok((found.into_iter().map(|(said, trace)| (trace, said)).collect(), next))
+                let numbers: Vec<Uuid> = traces.iter().map(|trace| trace.no).collect();
+                let mut said = assessments::of_traces(tx, &numbers)?;
+                let with = |trace: Trace| {
+                    let said = said.remove(&trace.no).unwrap_or_default();
+                    (trace, said)
+                };
+                Ok((traces.into_iter().map(with).collect(), next))
             })
             .await
     }

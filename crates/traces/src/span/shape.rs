@@ -36,7 +36,7 @@ pub(crate) fn status_word(span: &Span) -> &'static str {
 }
 
 /// In protobuf's JSON. Fields that are not set are absent.
-pub(crate) fn message(span: &Span) -> Value {
+fn message(span: &Span) -> Value {
     let mut all = Map::new();
     let mut set = |key: &str, value: Value| drop(all.insert(key.to_owned(), value));
     set("trace_id", STANDARD.encode(&span.trace_id).into());
@@ -74,6 +74,11 @@ pub(crate) fn message(span: &Span) -> Value {
     }
     set("status", said.into());
     Value::Object(all)
+}
+
+/// The same as text.
+pub(crate) fn message_text(span: &Span) -> String {
+    message(span).to_string()
 }
 
 fn event(event: &Event) -> Value {

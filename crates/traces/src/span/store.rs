@@ -60,18 +60,22 @@ pub(crate) fn numbers(tx: &mut Tx<'_>, trace: Uuid) -> Result<(Vec<Node>, Vec<No
     Ok((all("tokens")?, all("cost")?))
 }
 
-/// The spans of a trace: first those without a parent, then by the time they began.
-pub(crate) fn of_trace(tx: &mut Tx<'_>, trace: Uuid) -> Result<Vec<Span>> {
-    let rows = tx.query(
+/// Hands over the spans of a trace one by one: first those without a parent, then by the time they
+/// began. A small span can take much memory once read, so no two are held at the same time.
+pub(crate) fn each_of_trace(
+    tx: &mut Tx<'_>,
+    trace: Uuid,
+    mut visit: impl FnMut(Span) -> Result<()>,
+) -> Result<()> {
+    tx.scan(
         "SELECT content FROM trace_span WHERE trace = $1
          ORDER BY CASE WHEN parent IS NULL THEN 0 ELSE 1 END, start, id",
         &params![key(trace)],
-    )?;
-    let read = |row: &Row| {
-        let content: Vec<u8> = row.get("content")?;
-        Span::decode(content.as_slice()).map_err(Error::internal)
-    };
-    rows.iter().map(read).collect()
+        |row| {
+            let content: Vec<u8> = row.get("content")?;
+            visit(Span::decode(content.as_slice()).map_err(Error::internal)?)
+        },
+    )
 }
 
 /// How the number of a trace is kept.

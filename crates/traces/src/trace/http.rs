@@ -12,8 +12,10 @@ use falaj_web::{Doc, Endpoint};
 use http::{Method, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::delete::Which;
+use super::read::Full;
 use super::v2::{End, ShownV2, Start};
 use super::wire::{InfoShape, Nothing, Shown, TraceIn, TraceShape};
 use crate::span::shape;
@@ -109,14 +111,14 @@ fn partial<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<bool>, D:
 
 async fn get(t: Arc<Traces>, call: Call, query: Get) -> Result<Shown> {
     let id = required_text("trace_id", query.trace_id)?;
-    let found = t.full_trace(&call, &id, query.allow_partial.unwrap_or_default()).await?;
-    Ok(Shown { trace: whole(found) })
+    let partial = query.allow_partial.unwrap_or_default();
+    let found = t.full_trace(&call, &id, partial, shape::message_text).await?;
+    Ok(Shown { trace: whole(found)? })
 }
 
-fn whole(
-    (trace, spans): (super::service::Assessed, Vec<crate::otlp::message::Span>),
-) -> TraceShape {
-    TraceShape { trace_info: trace.into(), spans: spans.iter().map(shape::message).collect() }
+fn whole((trace, spans): Full) -> Result<TraceShape> {
+    let spans = spans.into_iter().map(|span| RawValue::from_string(span).map_err(Error::internal));
+    Ok(TraceShape { trace_info: trace.into(), spans: spans.collect::<Result<_>>()? })
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -137,7 +139,7 @@ async fn batch(t: Arc<Traces>, call: Call, query: Batch) -> Result<FoundTraces> 
         return Err(missing("trace_ids"));
     }
     let found = t.full_traces(&call, &query.trace_ids).await?;
-    Ok(FoundTraces { traces: found.into_iter().map(whole).collect() })
+    Ok(FoundTraces { traces: found.into_iter().map(whole).collect::<Result<_>>()? })
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -273,11 +275,11 @@ async fn download(t: Arc<Traces>, call: Call, request: Request) -> Result<Respon
         t.trace_info(&call, &id).await?;
         return Err(Error::not_found("attachment", &id));
     }
-    let (_, spans) = t.full_trace(&call, &id, true).await?;
+    let (_, spans) = t.full_trace(&call, &id, true, shape::content).await?;
     let mut text = "{\"spans\": [".to_owned();
     for (at, span) in spans.iter().enumerate() {
         text.push_str(if at == 0 { "" } else { ", " });
-        text.push_str(&shape::content(span));
+        text.push_str(span);
     }
     text.push_str("]}");
     Response::builder()

@@ -14,8 +14,9 @@ use serde_json::{Map, Value, json};
 
 use super::id::TraceId;
 use super::link::LinkKind;
-use super::service::{again_if_moved, empty, lock, merge, moved};
+use super::service::{again_if_moved, empty, lock, moved};
 use super::store;
+use super::tags::merge;
 use super::trace::{
     COST, NAME_TAG, Pairs, SESSION, SPANS_HERE, SPANS_TAG, State, TOKENS, Trace, USER,
 };

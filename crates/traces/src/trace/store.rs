@@ -18,7 +18,7 @@ const COLUMNS: &str = "t.no, t.id, t.experiment, e.id AS experiment_id, t.timest
 const TABLES: &str = "trace t JOIN experiment e ON e.no = t.experiment";
 
 /// How many ids stand in one list of a statement.
-const LISTED: usize = 400;
+pub(crate) const LISTED: usize = 400;
 
 /// Where a trace lives.
 #[derive(Clone, Debug)]
@@ -108,7 +108,32 @@ pub(crate) fn oldest(
     rows.iter().map(|row| number(row, "no")).collect()
 }
 
+/// Some of the traces whose experiment is gone; nobody sees them any more.
+pub(crate) fn orphans(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<Uuid>> {
+    let gone = tx.query(
+        "SELECT DISTINCT t.experiment FROM trace t
+         WHERE NOT EXISTS (SELECT 1 FROM experiment e WHERE e.no = t.experiment)",
+        &[],
+    )?;
+    let Some(first) = gone.first() else { return Ok(Vec::new()) };
+    oldest(tx, first.get("experiment")?, i64::MAX, limit)
+}
+
+/// Makes room for a trace whose id one of a vanished experiment still has.
+fn clear_orphan(tx: &mut Tx<'_>, project: ProjectId, id: &TraceId) -> Result<()> {
+    let found = tx.query_opt(
+        "SELECT t.no FROM trace t WHERE t.project = $1 AND t.id = $2
+             AND NOT EXISTS (SELECT 1 FROM experiment e WHERE e.no = t.experiment)",
+        &params![project, id],
+    )?;
+    match found {
+        Some(row) => delete(tx, &[number(&row, "no")?]).map(drop),
+        None => Ok(()),
+    }
+}
+
 pub(crate) fn insert(tx: &mut Tx<'_>, project: ProjectId, trace: &Trace) -> Result<()> {
+    clear_orphan(tx, project, &trace.id)?;
     tx.execute(
         "INSERT INTO trace (no, project, experiment, id, timestamp, duration, state, spans, size,
              client_request_id, request_preview, response_preview, tags, metadata)

@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::id::TraceId;
-use super::service::{check_counts, empty, merge, shown};
+use super::service::{empty, shown};
 use super::store;
+use super::tags::{check_counts, merge};
 use super::trace::{Pairs, State, Trace};
 use crate::{TRACE_WRITE, Traces};
 

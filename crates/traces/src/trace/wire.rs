@@ -6,10 +6,11 @@ use falaj_mlflow::error::{invalid, refused, required, required_text};
 use falaj_tracking::ExperimentId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::id::TraceId;
-use super::service::NewTrace;
+use super::start::NewTrace;
 use super::trace::{Pairs, State, Trace};
 use crate::assessment::Assessment;
 use crate::assessment::wire::{AssessmentIn, AssessmentShape};
@@ -162,7 +163,8 @@ impl From<(Trace, Vec<Assessment>)> for InfoShape {
 pub(crate) struct TraceShape {
     pub(crate) trace_info: InfoShape,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) spans: Vec<Value>,
+    #[schemars(with = "Vec<Value>")]
+    pub(crate) spans: Vec<Box<RawValue>>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

@@ -130,3 +130,23 @@ async fn deleting_takes_everything_along() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn traces_go_after_their_experiment() {
+    each(TracesConfig::default(), async |world| {
+        for n in 1..=3 {
+            assert_eq!(world.log(json!([span(n, 1, 0, json!({}))])).await.0, 200);
+        }
+        world.run("DELETE FROM experiment").await;
+        assert_eq!(world.get(&format!("{V3}/{}", trace_id(1))).await.0, 404);
+        assert_eq!(
+            world.log(json!([span(1, 2, 0, json!({}))])).await.0,
+            200,
+            "its id is free again"
+        );
+        assert_eq!((world.count("trace").await, world.count("trace_span").await), (3, 3));
+        world.work().await;
+        assert_eq!((world.count("trace").await, world.count("trace_span").await), (1, 1));
+    })
+    .await;
+}

@@ -14,6 +14,7 @@ use falaj_governance::{epoch, residency, tenancy};
 use falaj_mlflow::{Places, edge};
 use falaj_store::db::{Db, Tx};
 use falaj_store::objects::{Objects, ObjectsConfig};
+use falaj_store::worker::Worker;
 use falaj_store::{keys, objects};
 use falaj_testkit::database;
 use falaj_traces::{Traces, TracesConfig, module};
@@ -29,6 +30,7 @@ pub(crate) struct World {
     db: Db,
     router: Router,
     tenancy: Tenancy,
+    workers: Vec<Worker>,
     _folder: tempfile::TempDir,
 }
 
@@ -73,13 +75,15 @@ impl World {
         let traces = Traces::new(config, tracking.clone());
         let secret = [7; 32];
         let urls = falaj_tracking::artifact::SignedUrls::new(&secret, None, false);
-        let modules = [module(&traces, &places), falaj_tracking::module(&tracking, &places, &urls)];
+        let ours = module(&traces, &places);
+        let workers = ours.workers.clone();
+        let modules = [ours, falaj_tracking::module(&tracking, &places, &urls)];
         let router = modules
             .into_iter()
             .flat_map(|module| module.endpoints)
             .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.handler))
             .layer(axum::middleware::from_fn(edge::speak));
-        Self { db, router, tenancy, _folder: folder }
+        Self { db, router, tenancy, workers, _folder: folder }
     }
 
     pub(crate) async fn make_project(&self, name: &str) {
@@ -136,6 +140,17 @@ impl World {
 
     pub(crate) async fn log(&self, spans: Value) -> (u16, Value) {
         self.send(Method::POST, "/v1/traces", otlp(spans)).await
+    }
+
+    pub(crate) async fn run(&self, sql: &'static str) {
+        self.db.write(move |tx: &mut Tx<'_>| tx.execute(sql, &[])).await.unwrap();
+    }
+
+    /// Runs the background work of this domain once.
+    pub(crate) async fn work(&self) {
+        for worker in &self.workers {
+            worker.run().await.unwrap();
+        }
     }
 
     pub(crate) async fn count(&self, table: &str) -> i64 {

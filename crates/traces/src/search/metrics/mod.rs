@@ -86,9 +86,9 @@ impl Traces {
                     match query.metric.view() {
                         View::Traces => groups.add(sample::of_trace(&query, &trace))?,
                         View::Spans => {
-                            for span in spans::of_trace(tx, trace.no)? {
-                                groups.add(sample::of_span(&query, &trace, &span))?;
-                            }
+                            spans::each_of_trace(tx, trace.no, |span| {
+                                groups.add(sample::of_span(&query, &trace, &span))
+                            })?;
                         }
                         View::Assessments => {
                             for said in assessments::of_trace(tx, trace.no)? {
