@@ -60,8 +60,8 @@ impl World {
         ]);
         db.migrate(&modules).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let keys = keys::Keys::open(&keys::KeysConfig::default(), folder.path(), db.clone());
-        let keys = keys.await.unwrap();
+        let config_of_keys = keys::KeysConfig::default();
+        let keys = keys::Keys::open(&config_of_keys, folder.path(), db.clone()).await.unwrap();
         let objects =
             Objects::open(&ObjectsConfig::default(), folder.path(), db.clone(), keys).unwrap();
         let local = Name::new("local").unwrap();
