@@ -58,10 +58,10 @@ test-rust:
 test-e2e:
 	@scripts/stage "end-to-end tests" $(CACHE)/venv/bin/python -m pytest -q tests
 
-# The stock MLflow client, doing what people do with it. Traces are not spoken yet.
+# The stock MLflow client and OpenTelemetry exporter, doing what people do with them.
 test-mlflow:
 	@scripts/stage "stock MLflow client" $(CACHE)/mlflow-venv/bin/python -m pytest -q -W ignore \
-		tests/mlflow/test_stock_client.py --target sqlite --target postgres -k "not traces"
+		tests/mlflow/test_stock_client.py tests/mlflow/test_stock_traces.py --target sqlite --target postgres
 
 crash-short:
 	@$(TEST_ENV) scripts/stage "crash, short" $(CARGO_TARGET_DIR)/debug/falaj-crash \

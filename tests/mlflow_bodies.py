@@ -7,6 +7,11 @@ API = "/api/2.0/mlflow"
 # Our own routes about the same things.
 OWN = "/v1/tenants/{tenant}/projects/{project}"
 EVENTS = [{"entity": "MODEL_VERSION", "action": "CREATED"}]
+V3 = "/api/3.0/mlflow/traces"
+HERE = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": "{experiment}"}}
+INFO = {"trace_id": "tr-stage", "trace_location": HERE, "request_time": "2001-01-01T00:00:00Z", "state": "OK",
+        "tags": {"tag": "v"}}
+GOOD = {"assessment_name": "good", "source": {"source_type": "HUMAN", "source_id": "ada"}, "feedback": {"value": True}}
 
 BODIES = {
     f"post {API}/experiments/create": {"name": "fresh"},
@@ -68,10 +73,36 @@ BODIES = {
     f"patch {API}/webhooks/{{webhook_id}}": {"description": "x"},
     f"delete {API}/webhooks/{{webhook_id}}": {},
     f"post {API}/webhooks/{{webhook_id}}/test": {},
+    f"post {V3}": {"trace": {"trace_info": INFO | {"trace_id": "tr-fresh"}}},
+    f"post {V3}/search": {"locations": [HERE]},
+    f"post {V3}/batchGetInfos": {"trace_ids": ["{trace}"]},
+    f"patch {V3}/{{trace_id}}/tags": {"key": "k", "value": "v"},
+    f"delete {V3}/{{trace_id}}/tags": {"key": "tag"},
+    f"patch {API}/traces/{{trace_id}}/tags": {"key": "tag", "value": "v"},
+    f"delete {API}/traces/{{trace_id}}/tags": {"key": "tag"},
+    f"post {V3}/delete-traces": {"experiment_id": "{experiment}", "request_ids": ["tr-fresh"]},
+    f"post {API}/traces/delete-traces": {"experiment_id": "{experiment}", "max_timestamp_millis": 5},
+    f"post {API}/traces/link-to-run": {"trace_ids": ["{trace}"], "run_id": "{run}"},
+    f"post {API}/traces/link-prompts": {"trace_id": "{trace}", "prompt_versions": [{"name": "p", "version": "1"}]},
+    f"post {API}/traces": {"experiment_id": "{experiment}", "timestamp_ms": 1000},
+    f"patch {API}/traces/{{trace_id}}": {"timestamp_ms": 3000, "status": "OK"},
+    f"post {V3}/calculate-filter-correlation": {
+        "experiment_ids": ["{experiment}"], "filter_string1": "status = 'OK'", "filter_string2": "tags.a = 'b'"},
+    f"post {V3}/metrics": {"experiment_ids": ["{experiment}"], "view_type": "TRACES", "metric_name": "trace_count",
+                           "aggregations": [{"aggregation_type": "COUNT"}]},
+    f"post {V3}/{{trace_id}}/assessments": {"assessment": GOOD},
+    f"patch {V3}/{{trace_id}}/assessments/{{assessment_id}}": {
+        "assessment": {"rationale": "x"}, "update_mask": "rationale"},
+    f"delete {V3}/{{trace_id}}/assessments/{{assessment_id}}": {},
+    "post /v1/traces": {"resourceSpans": [{"scopeSpans": [{"spans": [
+        {"traceId": "0a" * 16, "spanId": "0b" * 8, "name": "work", "startTimeUnixNano": "1", "endTimeUnixNano": "2"}]}]}]},
     "post /api/2.0/mlflow-artifacts/mpu/create/{path}": {"path": "x.bin", "num_parts": 2},
     "post /api/2.0/mlflow-artifacts/mpu/complete/{path}": {"path": "x.bin", "upload_id": "x", "parts": []},
     "post /api/2.0/mlflow-artifacts/mpu/abort/{path}": {"path": "x.bin", "upload_id": "x"},
 }
+
+# What else a request must say in its headers.
+HEADERS = {"post /v1/traces": {"x-mlflow-experiment-id": "{experiment}"}}
 
 RAW = {
     f"post {OWN}/runs/{{run}}/log": b"bytes",
@@ -94,6 +125,11 @@ QUERIES = {
     f"get {API}/model-versions/get": {"name": "{registered}", "version": "1"},
     f"get {API}/model-versions/get-download-uri": {"name": "{registered}", "version": "1"},
     f"get {API}/logged-models/{{model_id}}/artifacts/files": {"artifact_file_path": "a.txt"},
+    f"get {V3}/get": {"trace_id": "{trace}", "allow_partial": "true"},
+    f"get {V3}/batchGet": {"trace_ids": "{trace}"},
+    f"get {API}/traces": {"experiment_ids": "{experiment}"},
+    f"get {API}/get-trace-artifact": {"request_id": "{trace}"},
+    "get /api/3.0/mlflow/get-trace-artifact": {"request_id": "{trace}"},
     "get /get-artifact": RUN | {"path": "a.txt"},
     "get /model-versions/get-artifact": {"name": "{registered}", "version": "1", "path": "a.txt"},
     f"get {OWN}/gc": {"older_than_days": "1"},
@@ -139,6 +175,13 @@ def furnish(client):
     hook = post("webhooks", {"name": "stage", "url": "https://127.0.0.1:9/x", "events": EVENTS})
     return {
         "webhook_id": hook["webhook"]["webhook_id"],
+    where = {"experiment": id_}
+    answer = client.post(V3, json=filled({"trace": {"trace_info": INFO}}, where))
+    assert answer.status_code == 200, answer.text
+    answer = client.post(f"{V3}/tr-stage/assessments", json={"assessment": GOOD})
+    assert answer.status_code == 200, answer.text
+    return {
+        "trace": "tr-stage", "trace_id": "tr-stage", "assessment_id": answer.json()["assessment"]["assessment_id"],
         "experiment": experiment["experiment_id"], "other_experiment": other["experiment_id"],
         "run": run, "other_run": other_run, "model": model["model"]["info"]["model_id"],
         "registered": "thing",

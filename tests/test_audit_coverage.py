@@ -93,7 +93,8 @@ def call(client, method, path, values):
         sent = {"data": RAW.get((method, path)) or mlflow_bodies.RAW[name]}
     if name in mlflow_bodies.QUERIES:
         sent["params"] = mlflow_bodies.filled(mlflow_bodies.QUERIES[name], values)
-    return client.request(method.upper(), target(path, values), headers={"Connection": "close"}, **sent)
+    headers = {"Connection": "close"} | mlflow_bodies.filled(mlflow_bodies.HEADERS.get(name, {}), values)
+    return client.request(method.upper(), target(path, values), headers=headers, **sent)
 
 
 def audit_by_request(admin):
@@ -133,7 +134,8 @@ def walk(client, openapi, ids):
 
 def is_question(path):
     """MLflow asks some questions by POST."""
-    return path.rsplit("/", 1)[-1] in ("search", "search-datasets", "get-latest-versions")
+    return path.rsplit("/", 1)[-1] in ("search", "search-datasets", "get-latest-versions", "batchGetInfos", "metrics",
+                                        "calculate-filter-correlation")
 
 
 def test_every_refusal_is_on_record(stage):

@@ -37,6 +37,8 @@ MORE_FILTERS = "filters take OR, NOT and parentheses"
 NO_RESULTS = "a page of no results is refused; the original answers it with an endless list of empty pages"
 
 BAD_REQUEST = "INVALID_PARAMETER_VALUE"
+NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
+V3 = "/api/3.0/mlflow/traces"
 
 # (scenario, step): what both answer.
 DIFFERENCES = {
@@ -68,6 +70,16 @@ DIFFERENCES = {
         400, 200, None, "a source is kept as a text: unlike the original, the server never connects to one"),
     ("versions.sources", "POST model-versions/create: model"): Difference(
         200, 200, None, "a version also says which logged model it was made from"),
+    ("traces.life", f"PATCH {V3}/{{id}}/tags: unknown"): Difference(
+        400, 404, NOT_FOUND, "a trace that is not there is not found, whatever is done to it"),
+    ("traces.assessments", f"POST {V3}/{{id}}/assessments: no name"): Difference(
+        200, 400, BAD_REQUEST, "an assessment without a name can not be searched for"),
+    **{("traces.search", f"POST {V3}/search: {filter}"): Difference(400, 200, None, MORE_FILTERS)
+       for filter in ("status = 'OK' OR status = 'ERROR'", "(status = 'OK')")},
+    ("traces.search", f"POST {V3}/search: timestamp_ms = 'x'"): Difference(200, 400, BAD_REQUEST, WRONG_TYPE),
+    ("traces.otlp", "POST /v1/traces: no experiment"): Difference(422, 400, BAD_REQUEST, "one status for what is missing"),
+    ("traces.otlp", "POST /v1/traces: unknown experiment"): Difference(
+        200, 404, NOT_FOUND, "every id that a request names must be there"),
 }
 
 

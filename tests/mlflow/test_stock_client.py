@@ -21,32 +21,6 @@ from sklearn.linear_model import LogisticRegression
 matplotlib.use("Agg")
 
 
-@pytest.fixture
-def tracking(target, monkeypatch, tmp_path):
-    """The client, pointed at the server, in an empty folder and with nothing left over."""
-    monkeypatch.chdir(tmp_path)
-    for name, value in {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_DISABLE_TELEMETRY": "true",
-                        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true", "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}.items():
-        monkeypatch.setenv(name, value)
-    # Finding out what a model needs starts processes that import it, for half a minute; no server is asked.
-    monkeypatch.setattr(mlflow.models, "infer_pip_requirements", lambda *_, **__: ["scikit-learn"])
-    if target.token:
-        monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", target.token)
-    mlflow.set_tracking_uri(target.url)
-    mlflow.set_registry_uri(target.url)
-    yield MlflowClient()
-    mlflow.autolog(disable=True, silent=True)
-    while mlflow.active_run():
-        mlflow.end_run()
-    mlflow.tracking.fluent._active_experiment_id = None
-    mlflow.tracing.reset()
-
-
-@pytest.fixture
-def experiment(tracking):
-    return mlflow.set_experiment(f"stock-{uuid.uuid4().hex}").experiment_id
-
-
 def name(kind):
     return f"{kind}-{uuid.uuid4().hex}"
 

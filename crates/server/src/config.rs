@@ -10,6 +10,7 @@ use falaj_registry::RegistryConfig;
 use falaj_store::db::DatabaseConfig;
 use falaj_store::keys::KeysConfig;
 use falaj_store::objects::ObjectsConfig;
+use falaj_traces::TracesConfig;
 use falaj_tracking::TrackingConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,8 @@ pub struct Config {
     pub tracking: TrackingConfig,
     /// Registered models.
     pub registry: RegistryConfig,
+    /// Traces of generative AI.
+    pub traces: TracesConfig,
     /// The residency zone of the platform itself; `keys.zone` is its name.
     pub zone: ZoneConfig,
 }
@@ -72,6 +75,7 @@ impl Default for Config {
             events: EventsConfig::default(),
             tracking: TrackingConfig::default(),
             registry: RegistryConfig::default(),
+            traces: TracesConfig::default(),
             zone: ZoneConfig::default(),
         }
     }

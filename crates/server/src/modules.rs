@@ -37,6 +37,7 @@ pub fn migrations() -> Vec<ModuleMigrations> {
         ("objects", objects::MIGRATIONS),
         ("tracking", falaj_tracking::MIGRATIONS),
         ("registry", falaj_registry::MIGRATIONS),
+        ("traces", falaj_traces::MIGRATIONS),
     ]);
     all
 }
@@ -56,6 +57,7 @@ pub fn actions() -> Vec<&'static Action> {
         objects::ACTIONS,
         falaj_tracking::ACTIONS,
         falaj_registry::ACTIONS,
+        falaj_traces::ACTIONS,
         backup::ACTIONS,
     ]
     .concat()
@@ -80,6 +82,7 @@ pub fn modules(services: &Services, config: &Config) -> Vec<Module> {
         the_objects(services),
         falaj_tracking::module(&services.tracking, &services.places, &services.artifact_urls),
         falaj_registry::module(&services.registry, &services.places),
+        falaj_traces::module(&services.traces, &services.places),
         the_backup(services, config),
     ]
 }

@@ -15,6 +15,7 @@ use falaj_registry::Registry;
 use falaj_store::db::Db;
 use falaj_store::keys::Keys;
 use falaj_store::objects::Objects;
+use falaj_traces::Traces;
 use falaj_tracking::Tracking;
 use falaj_tracking::artifact::SignedUrls;
 use zeroize::Zeroizing;
@@ -38,6 +39,7 @@ pub struct Services {
     pub places: Places,
     pub tracking: Tracking,
     pub registry: Registry,
+    pub traces: Traces,
     pub artifact_urls: SignedUrls,
 }
 
@@ -79,6 +81,7 @@ impl Services {
                 tenancy.clone(),
                 keys.clone(),
             ),
+            traces: Traces::new(config.traces.clone(), tracking.clone()),
             tracking,
             artifact_urls: SignedUrls::new(
                 &*keys.platform_secret("artifact-urls")?,

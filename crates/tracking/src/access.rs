@@ -59,6 +59,21 @@ impl Tracking {
         Ok(Home { run, experiment, experiment_id, resource })
     }
 
+    /// The numbers in the database of those of the experiments that there are.
+    pub async fn experiment_numbers(
+        &self,
+        call: &Call,
+        ids: Vec<ExperimentId>,
+    ) -> Result<Vec<i64>> {
+        let project = call.place.id;
+        self.db()
+            .read(move |tx| {
+                let number = |id: ExperimentId| experiments::number(tx, project, id).transpose();
+                ids.into_iter().filter_map(number).collect()
+            })
+            .await
+    }
+
     async fn address(&self, run: RunId) -> Result<Option<Address>> {
         if let Some(address) = self.0.homes.get(run) {
             return Ok(Some(address));
@@ -84,7 +99,7 @@ pub fn resource(project: &Project, id: ExperimentId, absent: bool) -> Resource {
 }
 
 /// Asks for leave; a refusal to one who may not even know of it reads as if it were not there.
-pub(crate) async fn allowed(
+pub async fn allowed(
     ctx: &Ctx,
     action: &'static Action,
     resource: &Resource,

@@ -12,7 +12,7 @@
 //! Not here: registered models (`registry`), how the protocol is spelled (`mlflow`), blobs
 //! (`store::objects`).
 
-mod access;
+pub mod access;
 mod actions;
 pub mod artifact;
 pub mod config;

@@ -291,7 +291,8 @@ fn shown(experiment: &Experiment) -> serde_json::Value {
     })
 }
 
-pub(crate) fn require_active(experiment: &Experiment) -> Result<()> {
+/// Refuses to write to what is in the bin.
+pub fn require_active(experiment: &Experiment) -> Result<()> {
     check_active(experiment.id, experiment.stage)
 }
 

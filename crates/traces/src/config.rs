@@ -1,0 +1,59 @@
+//! What can be set about traces.
+
+use falaj_base::ByteSize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Limits of traces. Those that MLflow has itself follow it.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TracesConfig {
+    /// The most spans in one OTLP request.
+    pub max_batch_spans: usize,
+    /// The largest span, as it is stored; a larger one is rejected, the others of its request are
+    /// kept.
+    pub max_span_size: ByteSize,
+    /// The most attributes, events, links and values inside them of one span.
+    pub max_span_parts: usize,
+    /// The most spans of one trace.
+    pub max_trace_spans: usize,
+    /// The spans of one trace together, as they are stored.
+    pub max_trace_size: ByteSize,
+    /// The most tags of one trace, and likewise entries of its metadata.
+    pub max_tags: usize,
+    /// The most assessments of one trace, and likewise links to runs or prompts.
+    pub max_assessments: usize,
+    /// The largest assessment, as JSON.
+    pub max_assessment_size: ByteSize,
+    /// The most traces named in one request.
+    pub max_batch_traces: usize,
+    /// The most traces that one request deletes by their age; a client that wants more asks again.
+    pub max_delete_traces: usize,
+    /// The spans in one reply together, as they are stored.
+    pub max_reply_size: ByteSize,
+    /// How many traces one search looks at. In the order of time a search that comes this far
+    /// answers with what it found and where to go on; in any other order it is refused.
+    pub max_search_traces: usize,
+    /// The same for a search that looks into spans.
+    pub max_search_span_traces: usize,
+}
+
+impl Default for TracesConfig {
+    fn default() -> Self {
+        Self {
+            max_batch_spans: 10_000,
+            max_span_size: ByteSize::mib(8),
+            max_span_parts: 100_000,
+            max_trace_spans: 50_000,
+            max_trace_size: ByteSize::mib(64),
+            max_tags: 1000,
+            max_assessments: 1000,
+            max_assessment_size: ByteSize::kib(256),
+            max_batch_traces: 1000,
+            max_delete_traces: 100_000,
+            max_reply_size: ByteSize::mib(128),
+            max_search_traces: 1_000_000,
+            max_search_span_traces: 50_000,
+        }
+    }
+}

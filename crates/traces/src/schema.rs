@@ -1,0 +1,29 @@
+//! The tables of this domain.
+
+use falaj_store::db::Migration;
+
+pub static MIGRATIONS: &[Migration] = &[Migration { version: 1, name: "traces", sql: TRACES }];
+
+/// `no` is what other tables refer to: ids are chosen by clients, and two projects may choose the
+/// same. Tags and metadata are JSON in the row itself, because searches look at every one of them.
+/// A span's `content` is its OTLP message; `tokens` and `cost` are the few numbers of it that a
+/// trace adds up, beside it so that adding up does not read it. Nothing refers to an experiment in a
+/// way that would keep it: traces of one that is gone are swept away afterwards.
+const TRACES: &str = "
+    CREATE TABLE trace (
+        no BLOB PRIMARY KEY, project TEXT NOT NULL, experiment INTEGER NOT NULL, id TEXT NOT NULL,
+        timestamp INTEGER NOT NULL, duration INTEGER, state INTEGER NOT NULL,
+        spans INTEGER NOT NULL, size INTEGER NOT NULL, client_request_id TEXT,
+        request_preview TEXT, response_preview TEXT, tags TEXT NOT NULL, metadata TEXT NOT NULL,
+        UNIQUE (project, id));
+    CREATE INDEX trace_time ON trace (experiment, timestamp DESC, id);
+    CREATE TABLE trace_span (
+        trace BLOB NOT NULL, id BLOB NOT NULL, parent BLOB, start INTEGER NOT NULL,
+        tokens TEXT, cost TEXT, content BLOB NOT NULL,
+        PRIMARY KEY (trace, id));
+    CREATE TABLE trace_assessment (
+        trace BLOB NOT NULL, id TEXT NOT NULL, created_at INTEGER NOT NULL, body TEXT NOT NULL,
+        PRIMARY KEY (trace, id)) CLUSTERED;
+    CREATE TABLE trace_link (
+        trace BLOB NOT NULL, kind INTEGER NOT NULL, target TEXT NOT NULL,
+        PRIMARY KEY (trace, kind, target)) CLUSTERED;";

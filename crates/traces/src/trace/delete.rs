@@ -1,0 +1,100 @@
+//! Deleting traces, for good: by their ids, or the oldest up to a time.
+
+use falaj_base::Result;
+use falaj_mlflow::Call;
+use falaj_mlflow::error::refused;
+use falaj_store::db::Tx;
+use falaj_store::record::Change;
+use falaj_tracking::ExperimentId;
+use falaj_tracking::access::resource;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::store;
+use crate::{TRACE_DELETE, Traces};
+
+/// Which traces are to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    Ids(Vec<String>),
+    /// Those that began at this time or before, the oldest first, at most so many.
+    Until(i64, Option<usize>),
+}
+
+impl Which {
+    /// One or the other, as MLflow has it.
+    pub(crate) fn new(ids: Vec<String>, until: Option<i64>, most: Option<i64>) -> Result<Self> {
+        match until {
+            None if ids.is_empty() => {
+                Err(refused("Either `max_timestamp_millis` or `trace_ids` must be specified."))
+            }
+            Some(_) if !ids.is_empty() => {
+                Err(refused("Only one of `max_timestamp_millis` and `trace_ids` can be specified."))
+            }
+            None if most.is_some() => {
+                Err(refused("`max_traces` can't be specified if `trace_ids` is specified."))
+            }
+            None => Ok(Self::Ids(ids)),
+            Some(until) => {
+                let bad = |most| {
+                    let text = "`max_traces` must be a positive integer, received";
+                    refused(format!("{text} {most}.")).at("max_traces")
+                };
+                let read = |most: i64| {
+                    usize::try_from(most).ok().filter(|most| *most > 0).ok_or_else(|| bad(most))
+                };
+                Ok(Self::Until(until, most.map(read).transpose()?))
+            }
+        }
+    }
+}
+
+impl Traces {
+    /// Deletes traces of one experiment; how many there were.
+    pub(crate) async fn delete_traces(
+        &self,
+        call: &Call,
+        experiment: ExperimentId,
+        which: Which,
+    ) -> Result<u64> {
+        let experiment = self.tracking().experiment(call, experiment, &TRACE_DELETE).await?;
+        match which {
+            Which::Ids(ids) => {
+                self.check_batch("request_ids", ids.len())?;
+                let homes = self.homes(call, &ids, &TRACE_DELETE).await?;
+                let inside = homes.into_iter().filter(|home| home.experiment == experiment.no);
+                let numbers: Vec<Uuid> = inside.map(|home| home.no).collect();
+                self.delete_some(call, experiment.id, move |_| Ok(numbers)).await
+            }
+            Which::Until(time, most) => {
+                let limit = self.config().max_delete_traces;
+                let limit = most.map_or(limit, |most| most.min(limit));
+                let oldest = move |tx: &mut Tx<'_>| store::oldest(tx, experiment.no, time, limit);
+                self.delete_some(call, experiment.id, oldest).await
+            }
+        }
+    }
+
+    async fn delete_some(
+        &self,
+        call: &Call,
+        experiment: ExperimentId,
+        select: impl FnOnce(&mut Tx<'_>) -> Result<Vec<Uuid>> + Send + 'static,
+    ) -> Result<u64> {
+        let resource = resource(&call.place, experiment, false);
+        let ctx = call.ctx.clone();
+        self.db()
+            .write(move |tx| {
+                let traces = select(tx)?;
+                let deleted = store::delete(tx, &traces)?;
+                let data = json!({ "experiment_id": experiment.to_string(), "traces": deleted });
+                let change = Change::new(&TRACE_DELETE, &resource)
+                    .event("trace.deleted", &data)
+                    .before(&data)
+                    .detail("traces", deleted);
+                tx.record(&ctx, change)?;
+                Ok(deleted)
+            })
+            .await
+    }
+}
