@@ -95,6 +95,8 @@ pub(crate) enum Command {
     Audit(commands::audit::Audit),
     Events(commands::events::Events),
     Object(commands::object::Object),
+    Import(commands::import::Import),
+    Export(commands::export::Export),
     Backup(commands::backup::Backup),
     Restore(commands::restore::Restore),
     Config(commands::config::Config),

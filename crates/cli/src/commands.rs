@@ -8,6 +8,8 @@ pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod exit_codes;
+pub(crate) mod export;
+pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod login;
@@ -53,6 +55,8 @@ pub(crate) async fn run(command: Command, ctx: &Context) -> Result<()> {
         Command::Audit(command) => command.run(ctx).await,
         Command::Events(command) => command.run(ctx).await,
         Command::Object(command) => command.run(ctx).await,
+        Command::Import(command) => command.run(ctx).await,
+        Command::Export(command) => command.run(ctx).await,
         Command::Backup(command) => command.run(ctx).await,
         Command::Restore(command) => command.run(ctx).await,
         Command::Config(command) => command.run(ctx),

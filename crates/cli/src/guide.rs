@@ -9,11 +9,12 @@ use clap::CommandFactory;
 use crate::cli::Cli;
 
 /// The commands in the order a newcomer meets them.
-const GROUPS: [(&str, &[&str]); 6] = [
+const GROUPS: [(&str, &[&str]); 7] = [
     ("Run a server", &["init", "serve", "doctor", "config", "backup", "restore"]),
     ("Sign in", &["login", "whoami", "token"]),
     ("People and permissions", &["tenant", "project", "user", "service-account", "role", "policy"]),
     ("Data, keys and where they may be", &["object", "key", "zone"]),
+    ("Coming from elsewhere, and going", &["import", "export"]),
     ("What happened", &["audit", "events"]),
     ("About this command", &["completions", "version", "exit-codes", "help"]),
 ];

@@ -58,7 +58,15 @@ impl Places {
 
     /// The place this request is about.
     pub async fn of(&self, ctx: &Ctx, request: &Parts) -> Result<Place> {
-        let wanted = wanted(ctx, request)?;
+        self.find(ctx, wanted(ctx, request)?).await
+    }
+
+    /// The place of this name.
+    pub async fn named(&self, ctx: &Ctx, tenant: Name, project: Name) -> Result<Place> {
+        self.find(ctx, Wanted::Named(tenant, project)).await
+    }
+
+    async fn find(&self, ctx: &Ctx, wanted: Wanted) -> Result<Place> {
         let epoch = self.epoch.current();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&wanted).cloned();
         if let Some(place) = known.filter(|place| place.0.epoch == epoch) {

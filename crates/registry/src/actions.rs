@@ -22,4 +22,11 @@ pub static MODEL_PROMOTE: Action = Action::write(
     "Move an alias or a stage; a policy can keep this to fewer people",
 );
 
-pub static ACTIONS: &[&Action] = &[&MODEL_READ, &MODEL_WRITE, &MODEL_DELETE, &MODEL_PROMOTE];
+pub static MODEL_IMPORT: Action = Action::write(
+    "model:import",
+    Role::Operator,
+    "Bring registered models in from another store, with their versions, aliases and times",
+);
+
+pub static ACTIONS: &[&Action] =
+    &[&MODEL_READ, &MODEL_WRITE, &MODEL_DELETE, &MODEL_PROMOTE, &MODEL_IMPORT];

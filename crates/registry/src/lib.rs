@@ -24,6 +24,7 @@ pub mod scan;
 mod schema;
 pub mod signing;
 mod tag;
+mod transfer;
 pub mod version;
 mod wire;
 
@@ -36,7 +37,7 @@ use falaj_store::db::Db;
 use falaj_tracking::Tracking;
 use falaj_web::Module;
 
-pub use actions::{ACTIONS, MODEL_DELETE, MODEL_PROMOTE, MODEL_READ, MODEL_WRITE};
+pub use actions::{ACTIONS, MODEL_DELETE, MODEL_IMPORT, MODEL_PROMOTE, MODEL_READ, MODEL_WRITE};
 pub use config::RegistryConfig;
 pub use schema::MIGRATIONS;
 
@@ -93,4 +94,5 @@ pub fn module(registry: &Registry, places: &Places) -> Module {
         .routes(version::http::routes(service.clone(), places.clone()))
         .routes(alias::http::routes(service.clone(), places.clone()))
         .routes(history::http::routes(service))
+        .routes(transfer::http::routes(registry, places))
 }

@@ -19,6 +19,17 @@ pub static RUN_DELETE: Action =
 pub static RUN_PURGE: Action =
     Action::write("run:purge", Role::Operator, "Delete runs and experiments for good");
 
+pub static IMPORT: Action = Action::write(
+    "import:write",
+    Role::Operator,
+    "Bring experiments, runs and models in from another store, with their ids and times",
+);
+pub static IMPORT_CHECK: Action = Action::read(
+    "import:read",
+    Role::Viewer,
+    "Count and digest runs, models and files, to compare them with another store",
+);
+
 pub static ACTIONS: &[&Action] = &[
     &EXPERIMENT_CREATE,
     &EXPERIMENT_READ,
@@ -28,5 +39,7 @@ pub static ACTIONS: &[&Action] = &[
     &RUN_WRITE,
     &RUN_DELETE,
     &RUN_PURGE,
+    &IMPORT,
+    &IMPORT_CHECK,
     &crate::server::SELF_SERVER,
 ];

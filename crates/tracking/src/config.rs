@@ -22,6 +22,9 @@ pub struct TrackingConfig {
     pub max_param_value: usize,
     /// The longest value of a run's tag, in characters; a longer one is cut, as in MLflow.
     pub max_tag_value: usize,
+    /// The most experiments, runs, series or models in one request of an import, and the most
+    /// parameters, tags or inputs of each.
+    pub max_import_batch: usize,
     /// How much memory the columns take that searches look at.
     pub search_memory: ByteSize,
     /// How logged points are gathered into chunks in the background.
@@ -38,6 +41,7 @@ impl Default for TrackingConfig {
             max_batch_entities: 1000,
             max_param_value: 6000,
             max_tag_value: 8000,
+            max_import_batch: 10_000,
             search_memory: ByteSize::mib(256),
             compaction: CompactionConfig::default(),
             artifact: ArtifactConfig::default(),

@@ -26,6 +26,7 @@ pub mod run;
 mod schema;
 pub mod search;
 mod server;
+pub mod transfer;
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,8 +40,8 @@ use falaj_web::Module;
 
 pub use access::Home;
 pub use actions::{
-    ACTIONS, EXPERIMENT_CREATE, EXPERIMENT_DELETE, EXPERIMENT_READ, EXPERIMENT_UPDATE, RUN_DELETE,
-    RUN_PURGE, RUN_READ, RUN_WRITE,
+    ACTIONS, EXPERIMENT_CREATE, EXPERIMENT_DELETE, EXPERIMENT_READ, EXPERIMENT_UPDATE, IMPORT,
+    IMPORT_CHECK, RUN_DELETE, RUN_PURGE, RUN_READ, RUN_WRITE,
 };
 pub use config::TrackingConfig;
 pub use experiment::ExperimentId;
@@ -138,6 +139,7 @@ pub fn module(tracking: &Tracking, places: &Places, urls: &SignedUrls) -> Module
         .routes(search::http::routes(service, places.clone()))
         .routes(artifact::http::routes(tracking, urls, places))
         .routes(server::routes(tracking, places))
+        .routes(transfer::http::routes(tracking, places))
         .worker(tracking.0.compactor.worker())
         .worker(run::forgetter(tracking.db().clone()));
     artifact::workers(tracking).into_iter().fold(module, Module::worker)

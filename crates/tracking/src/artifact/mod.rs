@@ -47,4 +47,6 @@ pub use path::ArtifactPath;
 pub use purge::Purged;
 pub use service::Limits;
 pub use store::SCHEMA;
+pub(crate) use media::guessed_type;
+pub(crate) use store::files_after;
 pub use upload::workers;

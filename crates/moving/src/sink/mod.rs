@@ -1,0 +1,1 @@
+//! Writing a store that a stock MLflow opens.
