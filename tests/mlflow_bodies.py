@@ -4,6 +4,7 @@
 
 RUN = {"run_id": "{run}"}
 API = "/api/2.0/mlflow"
+IMPORT = "/v1/tenants/{tenant}/projects/{project}/import"
 
 BODIES = {
     f"post {API}/experiments/create": {"name": "fresh"},
@@ -53,6 +54,21 @@ BODIES = {
     f"delete {API}/model-versions/delete": {"name": "{registered}", "version": "2"},
     f"post {API}/model-versions/set-tag": {"name": "{registered}", "version": "1", "key": "k", "value": "v"},
     f"delete {API}/model-versions/delete-tag": {"name": "{registered}", "version": "1", "key": "k"},
+    f"post {IMPORT}/experiments": {"experiments": [
+        {"id": "77", "name": "brought", "created_at": 5, "updated_at": 6, "tags": [["k", "v"]]}]},
+    f"post {IMPORT}/runs": {"runs": [
+        {"id": "0123456789abcdef0123456789abcdef", "experiment": "{experiment}", "name": "brought", "status": "FINISHED",
+         "start_time": 1, "params": [["p", "1"]]}]},
+    f"post {IMPORT}/points": {"series": [{"run": "{run}", "key": "m", "points": "AAAA" * 8}]},
+    f"post {IMPORT}/logged-models": {"logged_models": [
+        {"id": "m-0123456789abcdef0123456789abcdef", "experiment": "{experiment}", "name": "brought", "status": 2,
+         "created_at": 1, "updated_at": 2, "outputs": [["{run}", 1]]}]},
+    f"post {IMPORT}/models": {"models": [
+        {"name": "brought", "created_at": 1, "updated_at": 2, "last_version": 1, "aliases": [["best", 1]], "versions": [
+            {"version": 1, "stage": "None", "source": "s3://b/x", "location": "s3://b/x", "created_at": 1,
+             "updated_at": 1}]}]},
+    f"post {IMPORT}/check": {"runs": ["{run}"], "logged_models": ["{model}"]},
+    f"post {IMPORT}/files": {"folder": "{experiment}/{run}/artifacts"},
     "post /api/2.0/mlflow-artifacts/mpu/create/{path}": {"path": "x.bin", "num_parts": 2},
     "post /api/2.0/mlflow-artifacts/mpu/complete/{path}": {"path": "x.bin", "upload_id": "x", "parts": []},
     "post /api/2.0/mlflow-artifacts/mpu/abort/{path}": {"path": "x.bin", "upload_id": "x"},
@@ -60,6 +76,7 @@ BODIES = {
 
 RAW = {
     f"post {API}/upload-artifact": b"bytes",
+    f"put {IMPORT}/artifacts/{{path}}": b"bytes",
     "put /api/2.0/mlflow-artifacts/artifacts/{path}": b"bytes",
 }
 

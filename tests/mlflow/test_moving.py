@@ -227,7 +227,13 @@ def test_everything_comes_over(falaj, store, moved):
     assert {kind: found for kind, (found, _) in done.items()} == {kind: found for kind, (found, _) in would.items()}
     assert done["metric points"] == (709, 709)
     here = client_of(falaj, name)
-    same(everything(MlflowClient(store, store)), everything(here))
+    there = everything(MlflowClient(store, store))
+    if store.startswith("file:"):
+        # MLflow itself no longer finds the files of a deleted experiment, which lie in its bin; we do.
+        for run_ in there["runs"].values():
+            if run_["info"][0] == "gone":
+                run_["files"] = {"d.txt": 1}
+    same(there, everything(here))
     # What was registered can be loaded, from where it is now.
     mlflow.set_tracking_uri(f"{falaj.url}/t/default/{name}")
     mlflow.set_registry_uri(f"{falaj.url}/t/default/{name}")
