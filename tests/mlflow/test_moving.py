@@ -161,8 +161,9 @@ def everything(client):
         more = " and tags.`mlflow.prompt.is_prompt`='true'" if prompt else ""
         versions = client.search_model_versions(f"name='{model.name}'{more}")
         seen["registered"][model.name] = (
-            model.description or "", model.creation_timestamp, model.last_updated_timestamp, model.tags, model.aliases,
-            sorted((v.version, v.current_stage, v.description or "", v.run_id or "", v.creation_timestamp,
+            model.description or "", model.creation_timestamp, model.last_updated_timestamp, model.tags,
+            {alias: str(version) for alias, version in model.aliases.items()},
+            sorted((str(v.version), v.current_stage, v.description or "", v.run_id or "", v.creation_timestamp,
                     v.last_updated_timestamp, sorted(v.tags.items())) for v in versions))
     return seen
 
@@ -203,11 +204,11 @@ def store(request, tmp_path_factory):
     else:
         if "FALAJ_TEST_POSTGRES_URL" not in os.environ:
             pytest.skip("FALAJ_TEST_POSTGRES_URL is not set: scripts/with-services sets it")
-        pytest.importorskip("psycopg2")
         database = f"mlflow_{uuid.uuid4().hex}"
         psql(f"CREATE DATABASE {database}")
         base = os.environ["FALAJ_TEST_POSTGRES_URL"].partition("?")[0].rsplit("/", 1)[0]
-        uri, artifacts = f"{base.replace('postgres://', 'postgresql://')}/{database}", f"file://{folder}/files"
+        uri = f"{base.replace('postgres://', 'postgresql+psycopg2://')}/{database}"
+        artifacts = f"file://{folder}/files"
     fill(uri, artifacts)
     return uri
 
@@ -262,7 +263,7 @@ def test_only_operators_import(falaj, store):
     run(falaj, "service-account", "create", name, "--tenant", "default")
     run(falaj, "role", "grant", name, "contributor", "--tenant", "default", "--project", name)
     made = run(falaj, "token", "create", "--owner", name, "--role", "contributor", "-t", "default", "-p", name, "-o", "json")
-    token = json.loads(made.stdout)["token"]
+    token = json.loads(made.stdout)["secret"]
     done = subprocess.run([binary(), "import", "mlflow", store, "-p", name], capture_output=True, text=True,
                           env=environment(FALAJ_URL=falaj.url, FALAJ_TOKEN=token), timeout=120)
     assert done.returncode == 4, done.stderr

@@ -85,7 +85,10 @@ impl Project {
     }
 
     /// The files below a folder: their sizes and digests by path.
-    pub(crate) async fn files(&self, folder: &str) -> Result<HashMap<String, (u64, Option<String>)>> {
+    pub(crate) async fn files(
+        &self,
+        folder: &str,
+    ) -> Result<HashMap<String, (u64, Option<String>)>> {
         let mut found = HashMap::new();
         let mut after = String::new();
         loop {

@@ -40,10 +40,7 @@ pub(super) fn files(folder: &Path) -> Result<Vec<File>> {
     Ok(found)
 }
 
-pub(super) async fn read(
-    folder: &Path,
-    file: &str,
-) -> Result<BoxStream<'static, Result<Bytes>>> {
+pub(super) async fn read(folder: &Path, file: &str) -> Result<BoxStream<'static, Result<Bytes>>> {
     let path = folder.join(file);
     let opened = tokio::fs::File::open(&path).await.map_err(Error::reading(&path))?;
     let next = move |mut open: tokio::fs::File| {

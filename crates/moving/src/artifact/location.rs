@@ -84,7 +84,8 @@ impl Location {
 pub fn local_path(uri: &str) -> Option<PathBuf> {
     if let Some(rest) = uri.strip_prefix("file:") {
         let path = rest.strip_prefix("//").unwrap_or(rest);
-        let path = path.strip_prefix("localhost").filter(|rest| rest.starts_with('/')).unwrap_or(path);
+        let path =
+            path.strip_prefix("localhost").filter(|rest| rest.starts_with('/')).unwrap_or(path);
         return Some(PathBuf::from(decoded(path)));
     }
     let scheme = uri.split_once(':').map(|(scheme, _)| scheme);

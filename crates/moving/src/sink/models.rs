@@ -80,7 +80,8 @@ impl Database {
                 params![model.name, model.created_at, model.updated_at, model.description],
             )?;
             for (key, value) in &model.tags {
-                let sql = "INSERT INTO registered_model_tags (name, key, value) VALUES (?1, ?2, ?3)";
+                let sql =
+                    "INSERT INTO registered_model_tags (name, key, value) VALUES (?1, ?2, ?3)";
                 tx.execute(sql, params![model.name, key, value])?;
             }
             write_versions(tx, model)?;

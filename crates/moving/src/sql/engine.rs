@@ -145,9 +145,8 @@ impl Engine {
             Self::Sqlite(connection) => {
                 let mut statement = connection.prepare_cached(sql).map_err(Error::database)?;
                 let columns = statement.column_count();
-                let mut rows = statement
-                    .query(rusqlite::params_from_iter(values))
-                    .map_err(Error::database)?;
+                let mut rows =
+                    statement.query(rusqlite::params_from_iter(values)).map_err(Error::database)?;
                 while let Some(row) = rows.next().map_err(Error::database)? {
                     let cell = |at| row.get_ref(at).map(sqlite_cell).map_err(Error::database);
                     each(Row((0..columns).map(cell).collect::<Result<_>>()?))?;
@@ -200,8 +199,12 @@ fn postgres_row(row: &tokio_postgres::Row) -> Result<Row> {
     let mut cells = Vec::with_capacity(row.len());
     for (at, column) in row.columns().iter().enumerate() {
         let cell = match *column.type_() {
-            Type::INT2 => row.try_get::<_, Option<i16>>(at).map(|n| n.map(i64::from).map(Cell::Int)),
-            Type::INT4 => row.try_get::<_, Option<i32>>(at).map(|n| n.map(i64::from).map(Cell::Int)),
+            Type::INT2 => {
+                row.try_get::<_, Option<i16>>(at).map(|n| n.map(i64::from).map(Cell::Int))
+            }
+            Type::INT4 => {
+                row.try_get::<_, Option<i32>>(at).map(|n| n.map(i64::from).map(Cell::Int))
+            }
             Type::INT8 => row.try_get::<_, Option<i64>>(at).map(|n| n.map(Cell::Int)),
             Type::BOOL => {
                 row.try_get::<_, Option<bool>>(at).map(|b| b.map(i64::from).map(Cell::Int))

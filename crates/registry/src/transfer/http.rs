@@ -22,9 +22,7 @@ struct Moving {
 
 pub(crate) fn routes(registry: &Registry, places: &Places) -> Vec<Endpoint> {
     let moving = Arc::new(Moving { registry: registry.clone(), places: places.clone() });
-    Routes::new(moving)
-        .post(MODELS, &MODEL_IMPORT, "Import registered models", import)
-        .into()
+    Routes::new(moving).post(MODELS, &MODEL_IMPORT, "Import registered models", import).into()
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

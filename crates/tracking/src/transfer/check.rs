@@ -123,7 +123,8 @@ fn model_here(tx: &mut Tx<'_>, model: &LoggedModel) -> Result<ModelHere> {
     }
     let mut links = SetDigest::default();
     for (run, step) in lineage::runs_of_model(tx, model.id)? {
-        links.add([digest::text(&run.to_string()), step.map_or(0, |step| step.cast_unsigned() ^ 1)]);
+        links
+            .add([digest::text(&run.to_string()), step.map_or(0, |step| step.cast_unsigned() ^ 1)]);
     }
     Ok(ModelHere {
         id: model.id.to_string(),

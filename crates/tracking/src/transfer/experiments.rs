@@ -56,7 +56,8 @@ impl Tracking {
         let found = self
             .db()
             .read(move |tx| {
-                let find = |(id, name, at): &(String, String, i64)| same(tx, project, id, name, *at);
+                let find =
+                    |(id, name, at): &(String, String, i64)| same(tx, project, id, name, *at);
                 wanted.iter().map(find).collect::<Result<Vec<_>>>()
             })
             .await?;

@@ -38,7 +38,8 @@ pub(crate) struct Moving {
 pub(crate) fn routes(tracking: &Tracking, places: &Places) -> Vec<Endpoint> {
     let moving = Arc::new(Moving { tracking: tracking.clone(), places: places.clone() });
     let m = moving.clone();
-    let put = routing::put(move |Extension(ctx), path, request| file(m.clone(), ctx, path, request));
+    let put =
+        routing::put(move |Extension(ctx), path, request| file(m.clone(), ctx, path, request));
     let put_doc = Doc {
         summary: "Import a file of a run or a logged model",
         takes: Some("application/octet-stream"),

@@ -27,8 +27,7 @@ impl Move {
             for one in page["models"].as_array().into_iter().flatten() {
                 let model = read::logged_model(one);
                 let links = self.links.remove(&model.id).unwrap_or_default();
-                let model =
-                    LoggedModel { inputs: links.inputs, outputs: links.outputs, ..model };
+                let model = LoggedModel { inputs: links.inputs, outputs: links.outputs, ..model };
                 self.database.put_logged_model(&model)?;
                 self.account.found(Kind::LoggedModels, 1);
                 self.account.sent(Kind::LoggedModels, 1);

@@ -74,12 +74,7 @@ impl Move {
     }
 
     /// Whether an export that broke off has written this run as it is now.
-    async fn is_written(
-        &self,
-        experiment: &str,
-        run: &Run,
-        points: Option<&str>,
-    ) -> Result<bool> {
+    async fn is_written(&self, experiment: &str, run: &Run, points: Option<&str>) -> Result<bool> {
         let ids = [run.id.clone()];
         let Some(written) = self.before.runs(experiment, &ids).await?.pop() else {
             return Ok(false);

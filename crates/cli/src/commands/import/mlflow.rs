@@ -133,9 +133,8 @@ impl Move {
 /// Says what helps against a name that is taken.
 pub(super) fn clash(failure: Failure) -> Failure {
     if failure.has_code("already-exists") {
-        return failure.hint(
-            "import into another project, or put something before the names: --prefix old/",
-        );
+        return failure
+            .hint("import into another project, or put something before the names: --prefix old/");
     }
     failure
 }

@@ -29,8 +29,10 @@ impl Move {
     async fn some_models(&mut self, some: &[LoggedModel]) -> Result<()> {
         let ids: Vec<&str> = some.iter().map(|model| model.id.as_str()).collect();
         let here = self.project.check(&[], &ids).await?;
-        let missing: Vec<&LoggedModel> =
-            some.iter().filter(|model| !here.get(&model.id).is_some_and(|h| is(model, h))).collect();
+        let missing: Vec<&LoggedModel> = some
+            .iter()
+            .filter(|model| !here.get(&model.id).is_some_and(|h| is(model, h)))
+            .collect();
         if !self.dry_run && !missing.is_empty() {
             self.account.sent(Kind::LoggedModels, missing.len());
             self.project.import("logged-models", &json!({ "logged_models": missing })).await?;
