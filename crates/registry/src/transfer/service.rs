@@ -16,6 +16,9 @@ use crate::tag::check_text;
 use crate::version::{Stage, Version, store as versions};
 use crate::{MODEL_IMPORT, Registry};
 
+/// Numbers beyond this are not taken: there must be room to count on.
+const LAST_VERSION: i64 = 1 << 53;
+
 impl Registry {
     pub(super) async fn import_models(&self, call: &Call, batch: Models) -> Result<ModelsHere> {
         self.check_batch(&batch.models)?;
@@ -70,8 +73,15 @@ impl Registry {
                 check_text("key", key, 500)?;
                 check_text("value", value, config.max_tag_value)?;
             }
+            if !(0..=LAST_VERSION).contains(&model.last_version) {
+                let want = format!("a number from 0 to {LAST_VERSION}");
+                return Err(Error::invalid("last_version", model.last_version, want));
+            }
             for (alias, _) in &model.aliases {
                 check_text("alias", alias, 256)?;
+                if alias.is_empty() {
+                    return Err(Error::invalid("alias", "", "a name"));
+                }
             }
             for version in &model.versions {
                 self.check_version(version)?;
@@ -83,8 +93,9 @@ impl Registry {
 
     fn check_version(&self, version: &VersionIn) -> Result<()> {
         let config = self.config();
-        if version.version < 1 {
-            return Err(Error::invalid("version", version.version, "a number from 1"));
+        if !(1..=LAST_VERSION).contains(&version.version) {
+            let want = format!("a number from 1 to {LAST_VERSION}");
+            return Err(Error::invalid("version", version.version, want));
         }
         let description = version.description.as_deref().unwrap_or("");
         check_text("description", description, config.max_description)?;

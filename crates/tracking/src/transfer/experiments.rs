@@ -27,7 +27,10 @@ impl Tracking {
         for one in &batch.experiments {
             check_text("name", &one.name, 500)?;
             check_pairs("tags", &one.tags, most)?;
-            one.id.parse::<ExperimentId>()?;
+            let id: ExperimentId = one.id.parse()?;
+            if id < ExperimentId::DEFAULT {
+                return Err(Error::invalid("id", &one.id, "a number from 0"));
+            }
             if one.name.is_empty() {
                 return Err(Error::invalid("name", "", "a name"));
             }
