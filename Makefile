@@ -61,7 +61,8 @@ test-e2e:
 # The stock MLflow client, doing what people do with it. Traces are not spoken yet.
 test-mlflow:
 	@scripts/stage "stock MLflow client" $(CACHE)/mlflow-venv/bin/python -m pytest -q -W ignore \
-		tests/mlflow/test_stock_client.py --target sqlite --target postgres -k "not traces"
+		tests/mlflow/test_stock_client.py tests/mlflow/test_moving.py \
+		--target sqlite --target postgres -k "not traces"
 
 crash-short:
 	@$(TEST_ENV) scripts/stage "crash, short" $(CARGO_TARGET_DIR)/debug/falaj-crash \
