@@ -61,7 +61,8 @@ test-e2e:
 # The stock MLflow client and OpenTelemetry exporter, doing what people do with them.
 test-mlflow:
 	@scripts/stage "stock MLflow client" $(CACHE)/mlflow-venv/bin/python -m pytest -q -W ignore \
-		tests/mlflow/test_stock_client.py tests/mlflow/test_stock_traces.py --target sqlite --target postgres
+		tests/mlflow/test_stock_client.py tests/mlflow/test_stock_traces.py \
+		tests/mlflow/test_moving.py --target sqlite --target postgres
 
 crash-short:
 	@$(TEST_ENV) scripts/stage "crash, short" $(CARGO_TARGET_DIR)/debug/falaj-crash \

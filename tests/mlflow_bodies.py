@@ -12,6 +12,7 @@ HERE = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": "{ex
 INFO = {"trace_id": "tr-stage", "trace_location": HERE, "request_time": "2001-01-01T00:00:00Z", "state": "OK",
         "tags": {"tag": "v"}}
 GOOD = {"assessment_name": "good", "source": {"source_type": "HUMAN", "source_id": "ada"}, "feedback": {"value": True}}
+IMPORT = "/v1/tenants/{tenant}/projects/{project}/import"
 
 BODIES = {
     f"post {API}/experiments/create": {"name": "fresh"},
@@ -96,6 +97,21 @@ BODIES = {
     f"delete {V3}/{{trace_id}}/assessments/{{assessment_id}}": {},
     "post /v1/traces": {"resourceSpans": [{"scopeSpans": [{"spans": [
         {"traceId": "0a" * 16, "spanId": "0b" * 8, "name": "work", "startTimeUnixNano": "1", "endTimeUnixNano": "2"}]}]}]},
+    f"post {IMPORT}/experiments": {"experiments": [
+        {"id": "77", "name": "brought", "created_at": 5, "updated_at": 6, "tags": [["k", "v"]]}]},
+    f"post {IMPORT}/runs": {"runs": [
+        {"id": "0123456789abcdef0123456789abcdef", "experiment": "{experiment}", "name": "brought", "status": "FINISHED",
+         "start_time": 1, "params": [["p", "1"]]}]},
+    f"post {IMPORT}/points": {"series": [{"run": "{run}", "key": "m", "points": "AAAA" * 8}]},
+    f"post {IMPORT}/logged-models": {"logged_models": [
+        {"id": "m-0123456789abcdef0123456789abcdef", "experiment": "{experiment}", "name": "brought", "status": 2,
+         "created_at": 1, "updated_at": 2, "outputs": [["{run}", 1]]}]},
+    f"post {IMPORT}/models": {"models": [
+        {"name": "brought", "created_at": 1, "updated_at": 2, "last_version": 1, "aliases": [["best", 1]], "versions": [
+            {"version": 1, "stage": "None", "source": "s3://b/x", "location": "s3://b/x", "created_at": 1,
+             "updated_at": 1}]}]},
+    f"post {IMPORT}/check": {"runs": ["{run}"], "logged_models": ["{model}"]},
+    f"post {IMPORT}/files": {"folder": "{experiment}/{run}/artifacts"},
     "post /api/2.0/mlflow-artifacts/mpu/create/{path}": {"path": "x.bin", "num_parts": 2},
     "post /api/2.0/mlflow-artifacts/mpu/complete/{path}": {"path": "x.bin", "upload_id": "x", "parts": []},
     "post /api/2.0/mlflow-artifacts/mpu/abort/{path}": {"path": "x.bin", "upload_id": "x"},
@@ -107,6 +123,7 @@ HEADERS = {"post /v1/traces": {"x-mlflow-experiment-id": "{experiment}"}}
 RAW = {
     f"post {OWN}/runs/{{run}}/log": b"bytes",
     f"post {API}/upload-artifact": b"bytes",
+    f"put {IMPORT}/artifacts/{{path}}": b"bytes",
     "put /api/2.0/mlflow-artifacts/artifacts/{path}": b"bytes",
 }
 

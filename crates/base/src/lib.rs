@@ -13,6 +13,7 @@ pub mod action;
 pub mod clock;
 pub mod config;
 pub mod ctx;
+pub mod digest;
 pub mod error;
 pub mod id;
 pub mod name;
@@ -24,6 +25,7 @@ pub mod secret;
 pub use action::{Access, Action, Role};
 pub use clock::{Clock, Timestamp};
 pub use ctx::{AuthMethod, Ctx, Gate, Grant, Principal, PrincipalKind, RequestInfo, TokenLimit};
+pub use digest::SetDigest;
 pub use error::{Code, Error, ErrorKind, Result, code};
 pub use id::{
     BindingId, BlobId, EventId, KeyId, ObjectId, PolicyId, PrincipalId, ProjectId, RequestId,

@@ -102,6 +102,8 @@ pub(crate) enum Command {
     Hold(commands::hold::Hold),
     Model(commands::model::Model),
     Webhook(commands::webhook::Webhook),
+    Import(commands::import::Import),
+    Export(commands::export::Export),
     Backup(commands::backup::Backup),
     Restore(commands::restore::Restore),
     Config(commands::config::Config),

@@ -9,8 +9,10 @@ pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod exit_codes;
 pub(crate) mod experiment;
+pub(crate) mod export;
 pub(crate) mod gc;
 pub(crate) mod hold;
+pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod login;
@@ -67,6 +69,8 @@ pub(crate) async fn run(command: Command, ctx: &Context) -> Result<()> {
         Command::Hold(command) => command.run(ctx).await,
         Command::Model(command) => command.run(ctx).await,
         Command::Webhook(command) => command.run(ctx).await,
+        Command::Import(command) => command.run(ctx).await,
+        Command::Export(command) => command.run(ctx).await,
         Command::Backup(command) => command.run(ctx).await,
         Command::Restore(command) => command.run(ctx).await,
         Command::Config(command) => command.run(ctx),

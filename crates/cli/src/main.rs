@@ -16,6 +16,7 @@ mod doctor;
 mod draft;
 mod exit;
 mod guide;
+mod moving;
 mod output;
 mod password;
 mod stdio;

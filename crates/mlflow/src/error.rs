@@ -29,6 +29,13 @@ pub fn invalid(parameter: &str, value: &Value, why: &str) -> Error {
     Error::new(&code::INVALID_INPUT, text).at(parameter)
 }
 
+/// A text has more characters than are kept.
+#[must_use]
+pub fn too_long(parameter: &str, most: usize) -> Error {
+    let text = format!("'{parameter}' exceeds the maximum length of {most} characters");
+    Error::new(&code::INVALID_INPUT, text).at(parameter)
+}
+
 /// A refusal in a sentence of its own.
 #[must_use]
 pub fn refused(message: impl Into<String>) -> Error {

@@ -3,7 +3,7 @@
 use falaj_base::Result;
 use serde_json::json;
 
-use crate::error::{invalid, refused};
+use crate::error::{invalid, refused, too_long};
 
 /// The longest key of a metric, parameter or tag.
 pub const MAX_KEY: usize = 250;
@@ -15,11 +15,7 @@ pub fn check_key(parameter: &str, key: &str) -> Result<()> {
         return Err(refused(format!("Missing value for required parameter '{parameter}'.")));
     }
     if key.chars().count() > MAX_KEY {
-        return Err(invalid(
-            parameter,
-            &json!(key),
-            &format!("the length of a key is at most {MAX_KEY} characters"),
-        ));
+        return Err(too_long(parameter, MAX_KEY));
     }
     let plain = |c: char| c.is_alphanumeric() || "_-.: /".contains(c);
     if !key.chars().all(plain) {
@@ -50,11 +46,12 @@ pub fn means_itself(path: &str) -> bool {
 /// Checks the path of an artifact as a client sends it, decoded once: relative, without `..`,
 /// without what another system would read as a drive, a root or a second layer of escapes.
 pub fn check_path(path: &str) -> Result<()> {
-    let hidden = path.contains(['\\', '\0'])
-        || path.chars().any(char::is_control)
-        || path.to_ascii_lowercase().contains("%2e")
-        || path.to_ascii_lowercase().contains("%2f")
-        || path.to_ascii_lowercase().contains("%5c");
+    // Escapes that stand for a dot or a slash, also where the percent sign is escaped in turn.
+    let lower = path.to_ascii_lowercase();
+    let escaped = ["2e", "2f", "5c"]
+        .iter()
+        .any(|hex| lower.contains(&format!("%{hex}")) || lower.contains(&format!("%25{hex}")));
+    let hidden = path.contains(['\\', '\0']) || path.chars().any(char::is_control) || escaped;
     let drive = path.as_bytes().get(1) == Some(&b':');
     let scheme = path.contains("://") || path.starts_with("file:");
     if path.is_empty() || path.len() > 1024 || hidden || drive || scheme || !means_itself(path) {
@@ -80,7 +77,16 @@ mod tests {
 
     #[test]
     fn paths() {
-        for good in ["model/MLmodel", "a b.txt", "1/abc/artifacts/x", "ünï.txt", "a#b", "x..y"] {
+        for good in [
+            "model/MLmodel",
+            "a b.txt",
+            "1/abc/artifacts/x",
+            "ünï.txt",
+            "a#b",
+            "x..y",
+            "252e",
+            "50%25",
+        ] {
             assert!(check_path(good).is_ok(), "{good}");
         }
         for bad in [
@@ -97,6 +103,7 @@ mod tests {
             "http://x",
             "a//b",
             "./a",
+            "a/%252e%252E/b",
         ] {
             assert!(check_path(bad).is_err(), "{bad:?}");
         }

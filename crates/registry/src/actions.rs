@@ -37,11 +37,18 @@ pub static WEBHOOK_WRITE: Action = Action::write(
     "Create, change, test and delete a project's webhooks",
 );
 
+pub static MODEL_IMPORT: Action = Action::write(
+    "model:import",
+    Role::Operator,
+    "Bring registered models in from another store, with their versions, aliases and times",
+);
+
 pub static ACTIONS: &[&Action] = &[
     &MODEL_READ,
     &MODEL_WRITE,
     &MODEL_DELETE,
     &MODEL_PROMOTE,
+    &MODEL_IMPORT,
     &MODEL_GOVERN,
     &WEBHOOK_READ,
     &WEBHOOK_WRITE,

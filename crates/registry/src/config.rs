@@ -14,6 +14,8 @@ pub struct RegistryConfig {
     pub max_description: usize,
     /// The longest source or run link of a version, in characters.
     pub max_source: usize,
+    /// The most models in one request of an import, and the most versions, aliases or tags of each.
+    pub max_import_batch: usize,
     /// The longest value of a tag, in characters.
     pub max_tag_value: usize,
     /// The most tags in one request.
@@ -36,6 +38,7 @@ impl Default for RegistryConfig {
         Self {
             max_description: 100_000,
             max_source: 2048,
+            max_import_batch: 10_000,
             max_tag_value: 100_000,
             max_tags: 1000,
             max_signed_files: 10_000,

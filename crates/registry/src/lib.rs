@@ -30,6 +30,7 @@ pub mod scan;
 mod schema;
 pub mod signing;
 mod tag;
+mod transfer;
 pub mod version;
 pub mod webhook;
 mod wire;
@@ -46,8 +47,8 @@ use falaj_web::Module;
 use tokio::sync::Notify;
 
 pub use actions::{
-    ACTIONS, MODEL_DELETE, MODEL_GOVERN, MODEL_PROMOTE, MODEL_READ, MODEL_WRITE, WEBHOOK_READ,
-    WEBHOOK_WRITE,
+    ACTIONS, MODEL_DELETE, MODEL_GOVERN, MODEL_IMPORT, MODEL_PROMOTE, MODEL_READ, MODEL_WRITE,
+    WEBHOOK_READ, WEBHOOK_WRITE,
 };
 pub use config::RegistryConfig;
 pub use schema::MIGRATIONS;
@@ -147,6 +148,7 @@ pub fn module(registry: &Registry, places: &Places) -> Module {
         .routes(approval::http::routes(service.clone()))
         .routes(lineage::http::routes(service.clone()))
         .routes(webhook::http::routes(service, places.clone()))
+        .routes(transfer::http::routes(registry, places))
         .worker(evidence::worker(registry))
         .worker(webhook::worker(registry))
 }

@@ -42,7 +42,8 @@ impl Tracking {
     /// The home of the run with this id, if the caller may do `action` there: likewise.
     pub async fn home(&self, call: &Call, run: &str, action: &'static Action) -> Result<Home> {
         let not_there = || no_run(run);
-        let id = RunId::parse(run)?;
+        // A text that cannot be an id is the id of nothing, as in MLflow.
+        let id = RunId::parse(run).unwrap_or(None);
         let found = match id {
             Some(id) => self.address(id).await?,
             None => None,

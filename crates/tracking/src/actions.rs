@@ -35,6 +35,17 @@ pub static HOLD_READ: Action =
 pub static HOLD_WRITE: Action =
     Action::write("hold:write", Role::Admin, "Set or release a legal hold");
 
+pub static IMPORT: Action = Action::write(
+    "import:write",
+    Role::Operator,
+    "Bring experiments, runs and models in from another store, with their ids and times",
+);
+pub static IMPORT_CHECK: Action = Action::read(
+    "import:read",
+    Role::Viewer,
+    "Count and digest runs, models and files, to compare them with another store",
+);
+
 pub static ACTIONS: &[&Action] = &[
     &EXPERIMENT_CREATE,
     &EXPERIMENT_READ,
@@ -50,5 +61,7 @@ pub static ACTIONS: &[&Action] = &[
     &RETENTION_WRITE,
     &HOLD_READ,
     &HOLD_WRITE,
+    &IMPORT,
+    &IMPORT_CHECK,
     &crate::server::SELF_SERVER,
 ];

@@ -27,6 +27,9 @@ pub struct TrackingConfig {
     /// How much one page of a search holds: a page that would hold more ends earlier, and the next
     /// one goes on there.
     pub max_search_reply: ByteSize,
+    /// The most experiments, runs, series or models in one request of an import, and the most
+    /// parameters, tags or inputs of each.
+    pub max_import_batch: usize,
     /// How much memory the columns take that searches look at.
     pub search_memory: ByteSize,
     /// How logged points are gathered into chunks in the background.
@@ -50,6 +53,7 @@ impl Default for TrackingConfig {
             max_param_value: 6000,
             max_tag_value: 8000,
             max_search_reply: ByteSize::mib(64),
+            max_import_batch: 10_000,
             search_memory: ByteSize::mib(256),
             compaction: CompactionConfig::default(),
             artifact: ArtifactConfig::default(),

@@ -32,6 +32,7 @@ pub mod run;
 mod schema;
 pub mod search;
 mod server;
+pub mod transfer;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -46,8 +47,8 @@ use falaj_web::Module;
 pub use access::{Home, resource as experiment_resource};
 pub use actions::{
     ACTIONS, EXPERIMENT_CREATE, EXPERIMENT_DELETE, EXPERIMENT_PURGE, EXPERIMENT_READ,
-    EXPERIMENT_UPDATE, GC, HOLD_READ, HOLD_WRITE, RETENTION_READ, RETENTION_WRITE, RUN_DELETE,
-    RUN_PURGE, RUN_READ, RUN_WRITE,
+    EXPERIMENT_UPDATE, GC, HOLD_READ, HOLD_WRITE, IMPORT, IMPORT_CHECK, RETENTION_READ,
+    RETENTION_WRITE, RUN_DELETE, RUN_PURGE, RUN_READ, RUN_WRITE,
 };
 pub use config::TrackingConfig;
 pub use experiment::ExperimentId;
@@ -158,6 +159,7 @@ pub fn module(tracking: &Tracking, places: &Places, urls: &SignedUrls) -> Module
         .routes(artifact::http::routes(tracking, urls, places))
         .routes(server::routes(tracking, places))
         .routes(native::routes(&native))
+        .routes(transfer::http::routes(tracking, places))
         .worker(tracking.0.compactor.worker())
         .worker(purge::worker(tracking))
         .worker(run::teller(tracking))

@@ -29,13 +29,7 @@ enum Mode {
 impl Progress {
     /// Begins; `total` in bytes, if it is known.
     pub(crate) fn new(output: Output, label: impl Into<String>, total: Option<u64>) -> Self {
-        let mode = if output.talk == Talk::Quiet {
-            Mode::Off
-        } else if io::stderr().is_terminal() {
-            Mode::Terminal
-        } else {
-            Mode::Plain
-        };
+        let mode = mode(output);
         let now = Instant::now();
         Self { label: label.into(), total, done: 0, started: now, drawn: now, mode }
     }
@@ -91,6 +85,51 @@ impl Drop for Progress {
         if self.mode == Mode::Terminal {
             let _ = writeln!(io::stderr().lock());
         }
+    }
+}
+
+/// Progress of work that is more than bytes: whoever does it says where it stands.
+pub(crate) struct Ticker {
+    drawn: Instant,
+    mode: Mode,
+}
+
+impl Ticker {
+    pub(crate) fn new(output: Output) -> Self {
+        Self { drawn: Instant::now(), mode: mode(output) }
+    }
+
+    /// Shows the line, unless the last one was only just shown.
+    pub(crate) fn tick(&mut self, line: impl FnOnce() -> String) {
+        let every = if self.mode == Mode::Terminal { REDRAW } else { PLAIN_LINE };
+        if self.mode == Mode::Off || self.drawn.elapsed() < every {
+            return;
+        }
+        self.drawn = Instant::now();
+        if self.mode == Mode::Terminal {
+            let mut err = io::stderr().lock();
+            let _ = write!(err, "\r\x1b[K{}", line()).and_then(|()| err.flush());
+        } else {
+            to_stderr(&line());
+        }
+    }
+
+    /// Makes room for other words.
+    pub(crate) fn clear(&mut self) {
+        if self.mode == Mode::Terminal {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+        self.mode = Mode::Off;
+    }
+}
+
+fn mode(output: Output) -> Mode {
+    if output.talk == Talk::Quiet {
+        Mode::Off
+    } else if io::stderr().is_terminal() {
+        Mode::Terminal
+    } else {
+        Mode::Plain
     }
 }
 

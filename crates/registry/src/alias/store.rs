@@ -11,7 +11,7 @@ pub(crate) fn find(tx: &mut Tx<'_>, model: RegisteredId, alias: &str) -> Result<
     tx.query_opt(sql, &params![model, alias])?.map(|row| row.get("version")).transpose()
 }
 
-pub(super) fn set(tx: &mut Tx<'_>, model: RegisteredId, alias: &str, version: i64) -> Result<()> {
+pub(crate) fn set(tx: &mut Tx<'_>, model: RegisteredId, alias: &str, version: i64) -> Result<()> {
     tx.execute(
         "INSERT INTO model_alias (model, alias, version) VALUES ($1, $2, $3)
          ON CONFLICT (model, alias) DO UPDATE SET version = excluded.version",

@@ -68,12 +68,17 @@ pub(super) fn recorded_on(
     }
 }
 
+#[allow(clippy::ref_option, reason = "serde hands over a reference")]
+fn nothing(size: &Option<u64>) -> bool {
+    size.unwrap_or_default() == 0
+}
+
 /// An entry of a list, as clients read it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FileInfo {
     pub path: String,
     pub is_dir: bool,
-    /// Bytes; folders have none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Bytes; absent for folders, and, as in MLflow, for empty files.
+    #[serde(skip_serializing_if = "nothing")]
     pub file_size: Option<u64>,
 }

@@ -63,6 +63,11 @@ const KNOWN: &[(&str, &str)] = &[
 
 pub(super) const ANY: &str = "application/octet-stream";
 
+/// What a file of this name mostly is.
+pub(crate) fn guessed_type(file_name: &str) -> String {
+    content_type(file_name, &HeaderMap::new())
+}
+
 /// The content type to keep with a file of this name.
 pub(super) fn content_type(file_name: &str, sent: &HeaderMap) -> String {
     if let Some(known) = by_name(file_name) {

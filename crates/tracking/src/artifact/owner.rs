@@ -25,14 +25,25 @@ pub struct Owner {
     pub experiment: Option<ExperimentId>,
     pub run: Option<RunId>,
     pub model: Option<String>,
+    /// What it was authorised for.
+    pub(super) action: &'static Action,
     /// Why nothing may be written there.
     closed: Option<String>,
+    /// Whether what is in the bin may be written to all the same.
+    in_bin_too: bool,
 }
 
 impl Owner {
     /// Whether the path lies inside one run or model, and so belongs to it alone.
     pub(super) fn is_one(&self) -> bool {
         self.run.is_some() || self.model.is_some()
+    }
+
+    /// Lets what is in the bin be written to: it comes from elsewhere and was deleted there.
+    pub(crate) fn even_in_bin(mut self) -> Self {
+        self.closed = None;
+        self.in_bin_too = true;
+        self
     }
 
     /// Refuses to write to what is in the bin.
@@ -59,12 +70,12 @@ impl Owner {
                 None => None,
             };
             let (_, stage) = found.ok_or_else(|| no_model(model))?;
-            if stage == Stage::Deleted {
+            if stage == Stage::Deleted && !self.in_bin_too {
                 let why = format!("The model {model} is deleted.");
                 return Err(Error::new(&code::INVALID_INPUT, why));
             }
         }
-        let Some(run) = self.run else { return Ok(()) };
+        let Some(run) = self.run.filter(|_| !self.in_bin_too) else { return Ok(()) };
         let info = runs::find(tx, run)?.ok_or_else(|| no_run(&run.to_string()))?;
         match in_bin(run, info.stage) {
             Some(why) => Err(Error::new(&code::INVALID_INPUT, why)),
@@ -106,7 +117,9 @@ impl Tracking {
             experiment: Some(experiment_id),
             run: Some(id),
             model: None,
+            action,
             closed: in_bin(id, info.stage),
+            in_bin_too: false,
         })
     }
 
@@ -126,7 +139,9 @@ impl Tracking {
             experiment: Some(home.experiment_id),
             run: None,
             model: Some(model.to_owned()),
+            action,
             closed: (stage == Stage::Deleted).then(|| format!("The model {model} is deleted.")),
+            in_bin_too: false,
         })
     }
 
@@ -141,7 +156,15 @@ impl Tracking {
             format!("The experiment {id} must be in the 'active' state. Current state is deleted.")
         });
         let resource = resource(&call.place, id, false);
-        Ok(Owner { resource, experiment: Some(id), run: None, model: None, closed })
+        Ok(Owner {
+            resource,
+            experiment: Some(id),
+            run: None,
+            model: None,
+            action,
+            closed,
+            in_bin_too: false,
+        })
     }
 }
 
@@ -153,7 +176,15 @@ pub(super) async fn project_as_owner(
 ) -> Result<Owner> {
     let resource = outside(&call.place, path);
     call.ctx.authorize(action, &resource).await?;
-    Ok(Owner { resource, experiment: None, run: None, model: None, closed: None })
+    Ok(Owner {
+        resource,
+        experiment: None,
+        run: None,
+        model: None,
+        action,
+        closed: None,
+        in_bin_too: false,
+    })
 }
 
 /// What a path outside every experiment is authorised on.

@@ -81,7 +81,7 @@ impl ArtifactPath {
         let first = self.0.split('/').next().unwrap_or_default();
         // Only the one spelling that we give out ourselves.
         match first.parse::<ExperimentId>() {
-            Ok(id) if id.to_string() == first => Named::Experiment(id),
+            Ok(id) if id.0 >= 0 && id.to_string() == first => Named::Experiment(id),
             _ => Named::Project,
         }
     }

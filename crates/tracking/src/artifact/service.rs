@@ -52,13 +52,29 @@ impl Tracking {
     {
         let owner = self.artifact_owner(call, &path, &RUN_WRITE).await?;
         owner.check_open()?;
+        self.put_owned(call, owner, path, content_type, content, (expected, limits)).await
+    }
+
+    /// The same for an owner that was found already, and for what that was authorised for.
+    pub(crate) async fn put_owned<S>(
+        &self,
+        call: &Call,
+        owner: Owner,
+        path: ArtifactPath,
+        content_type: String,
+        content: S,
+        (expected, limits): (Expected, Limits),
+    ) -> Result<Artifact>
+    where
+        S: Stream<Item = Result<Bytes>> + Send,
+    {
         if expected.size.is_some_and(|size| size > limits.most) {
             return Err(too_large(limits.most));
         }
         let place = &call.place;
         // Before the first byte is read: the zone must have a root and a key manager.
         let placed = self.objects().check_zone(&place.zone);
-        on_record(self.db(), &call.ctx, &RUN_WRITE, &owner.resource, placed).await?;
+        on_record(self.db(), &call.ctx, owner.action, &owner.resource, placed).await?;
         let content = bounded(content, limits.most);
         let staged = self.objects().upload(place.tenant_id, &place.zone, content, expected).await?;
         let blob = staged.blob;
@@ -146,6 +162,15 @@ impl Tracking {
         found.ok_or_else(|| no_artifact(path))
     }
 
+    /// The content of a file that was found already.
+    pub(crate) async fn artifact_content(
+        &self,
+        tenant: falaj_base::TenantId,
+        artifact: &Artifact,
+    ) -> Result<Content> {
+        self.content(tenant, artifact).await
+    }
+
     pub(super) async fn content(
         &self,
         tenant: falaj_base::TenantId,
@@ -225,7 +250,7 @@ pub(super) fn make_room(
 
 /// How a new file is put on record.
 pub(super) fn written<'a>(owner: &'a Owner, new: &Artifact) -> Change<'a> {
-    Change::new(&RUN_WRITE, &owner.resource)
+    Change::new(owner.action, &owner.resource)
         .event("artifact.written", &new.shown())
         .after(&new.shown())
         .detail("path", &new.path)

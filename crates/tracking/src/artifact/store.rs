@@ -90,6 +90,22 @@ pub(super) fn in_folder(
     tx.query(&sql, &params![project, from, end, limit])?.iter().map(parse).collect()
 }
 
+/// The first files below a folder that come after a path in it.
+pub(crate) fn files_after(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    folder: &str,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<Artifact>> {
+    if after.contains('\0') {
+        return Err(Error::invalid("after", "(hidden)", "the `next` of the page before"));
+    }
+    // Paths have no control characters: nothing lies between a path and this.
+    let from = if after.is_empty() { String::new() } else { format!("{folder}/{after}\u{1}") };
+    in_folder(tx, project, folder, &from, limit)
+}
+
 /// No path begins with the last character there is.
 fn span_of_all() -> (String, String) {
     (String::new(), char::MAX.to_string())

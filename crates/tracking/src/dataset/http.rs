@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use falaj_base::Result;
-use falaj_mlflow::error::{invalid, missing, refused, required_text};
+use falaj_mlflow::error::{missing, refused, required_text, too_long};
 use falaj_mlflow::{Api, Call, Places, wire as read};
 use falaj_web::Endpoint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::{Dataset, DatasetInput, Lineage};
 use crate::experiment::http::Nothing;
@@ -104,6 +103,9 @@ struct LogOutputs {
 
 async fn outputs(t: Arc<Tracking>, call: Call, body: LogOutputs) -> Result<Nothing> {
     let run = required_text("run_id", body.run_id)?;
+    if body.models.is_empty() {
+        return Err(missing("models"));
+    }
     let models = body.models.into_iter().map(|model| {
         Ok((required_text("model_id", model.model_id)?, model.step.unwrap_or_default()))
     });
@@ -192,8 +194,7 @@ fn short(field: &str, value: String, limit: usize) -> Result<String> {
     if value.len() <= limit || value.chars().count() <= limit {
         return Ok(value);
     }
-    let shown: String = value.chars().take(50).collect();
-    Err(invalid(field, &json!(shown), &format!("exceeds the maximum length of {limit} characters")))
+    Err(too_long(field.rsplit('.').next().unwrap_or(field), limit))
 }
 
 impl From<DatasetInput> for InputShape {

@@ -100,6 +100,18 @@ fn add_model(tx: &mut Tx<'_>, run: RunId, way: i64, model: ModelId, step: i64) -
     .map(drop)
 }
 
+/// The runs that a model went into, and those it came out of with the step at which it did.
+pub(crate) fn runs_of_model(tx: &mut Tx<'_>, model: ModelId) -> Result<Vec<(RunId, Option<i64>)>> {
+    let sql = "SELECT run, direction, step FROM run_model WHERE model = $1";
+    let rows = tx.query(sql, &params![model])?;
+    rows.iter()
+        .map(|row| {
+            let out = row.get::<i64>("direction")? == OUT_OF;
+            Ok((row.get("run")?, if out { Some(row.get("step")?) } else { None }))
+        })
+        .collect()
+}
+
 /// The lineage of some runs; a run without any is left out.
 pub(crate) fn lineage(
     tx: &mut Tx<'_>,

@@ -27,8 +27,7 @@ impl fmt::Display for ExperimentId {
 impl FromStr for ExperimentId {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        let number = text.parse().ok().filter(|number| *number >= 0);
-        number.map(Self).ok_or_else(|| {
+        text.parse().ok().map(Self).ok_or_else(|| {
             let shown: String = text.chars().take(64).collect();
             refused(format!("Invalid experiment ID: '{shown}'. Experiment ID must be a number."))
                 .at("experiment_id")
@@ -82,17 +81,27 @@ impl FromValue for Stage {
     }
 }
 
-/// Which of the two a search wants.
+/// Which of the two a search wants, by its name or its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE", try_from = "serde_json::Value")]
 pub enum ViewType {
     #[default]
-    #[serde(alias = "1")]
     ActiveOnly,
-    #[serde(alias = "2")]
     DeletedOnly,
-    #[serde(alias = "3")]
     All,
+}
+
+impl TryFrom<serde_json::Value> for ViewType {
+    type Error = String;
+    fn try_from(value: serde_json::Value) -> Result<Self, String> {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        match text.as_str() {
+            "ACTIVE_ONLY" | "1" => Ok(Self::ActiveOnly),
+            "DELETED_ONLY" | "2" => Ok(Self::DeletedOnly),
+            "ALL" | "3" => Ok(Self::All),
+            _ => Err("allowed: ACTIVE_ONLY, DELETED_ONLY, ALL".to_owned()),
+        }
+    }
 }
 
 impl ViewType {

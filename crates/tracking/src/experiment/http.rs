@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use falaj_base::Result;
-use falaj_mlflow::error::{required, required_text};
+use falaj_mlflow::error::required_text;
 use falaj_mlflow::{Api, Call, Places};
 use falaj_web::Endpoint;
 use schemars::JsonSchema;
@@ -176,7 +176,8 @@ struct Update {
 
 async fn update(t: Arc<Tracking>, call: Call, body: Update) -> Result<Nothing> {
     let id = required_text("experiment_id", body.experiment_id)?.parse()?;
-    t.rename_experiment(&call, id, body.new_name).await.map(|()| Nothing {})
+    let name = required_text("new_name", body.new_name)?;
+    t.rename_experiment(&call, id, Some(name)).await.map(|()| Nothing {})
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -191,8 +192,7 @@ struct Tag {
 async fn set_tag(t: Arc<Tracking>, call: Call, body: Tag) -> Result<Nothing> {
     let id = required_text("experiment_id", body.experiment_id)?.parse()?;
     let key = required_text("key", body.key)?;
-    let value = required("value", body.value)?;
-    t.set_experiment_tag(&call, id, key, value).await.map(|()| Nothing {})
+    t.set_experiment_tag(&call, id, key, body.value.unwrap_or_default()).await.map(|()| Nothing {})
 }
 
 async fn delete_tag(t: Arc<Tracking>, call: Call, body: Tag) -> Result<Nothing> {

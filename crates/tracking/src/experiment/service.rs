@@ -1,7 +1,7 @@
 //! The verbs on experiments.
 
 use falaj_base::{Action, Ctx, Error, ProjectId, Resource, Result, code};
-use falaj_mlflow::error::{invalid, refused};
+use falaj_mlflow::error::{refused, too_long};
 use falaj_mlflow::names::check_key;
 use falaj_mlflow::{Call, Place};
 use falaj_store::db::Tx;
@@ -326,8 +326,7 @@ fn check_name(name: &str) -> Result<()> {
         return Err(refused("Invalid experiment name: ''").at("name"));
     }
     if name.chars().count() > MAX_NAME {
-        let why = format!("exceeds the maximum length of {MAX_NAME} characters");
-        return Err(invalid("name", &json!(name), &why));
+        return Err(too_long("name", MAX_NAME));
     }
     Ok(())
 }
@@ -335,8 +334,7 @@ fn check_name(name: &str) -> Result<()> {
 fn check_tag(name: &str, value: &str) -> Result<()> {
     check_key("key", name)?;
     if value.chars().count() > MAX_TAG_VALUE {
-        let why = format!("exceeds the maximum length of {MAX_TAG_VALUE} characters");
-        return Err(invalid("value", &json!(value), &why));
+        return Err(too_long("value", MAX_TAG_VALUE));
     }
     Ok(())
 }
@@ -346,8 +344,12 @@ fn check_tag(name: &str, value: &str) -> Result<()> {
 fn check_location(location: &str) -> Result<()> {
     let climbs = location.split(['/', '\\']).any(|part| part == "..");
     if location.contains(['#', '?', '\0']) || climbs || location.chars().count() > 256 {
-        let why = "a location has no '..', '#' or '?' and at most 256 characters";
-        return Err(invalid("artifact_location", &json!(location), why));
+        let shown: String = location.chars().take(256).collect();
+        return Err(refused(format!(
+            "Invalid artifact location '{shown}': it has no '..', '#' or '?' and at most 256 \
+             characters."
+        ))
+        .at("artifact_location"));
     }
     Ok(())
 }

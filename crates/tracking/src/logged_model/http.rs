@@ -190,9 +190,9 @@ struct Tags {
     tags: Vec<KeyValue>,
 }
 
-async fn set_tags(t: Arc<Tracking>, call: Call, path: ById, body: Tags) -> Result<Shown> {
+async fn set_tags(t: Arc<Tracking>, call: Call, path: ById, body: Tags) -> Result<Nothing> {
     let tags = pairs("tags", body.tags)?;
-    Ok(Shown { model: t.tag_logged_model(&call, &path.model_id, tags).await?.into() })
+    t.tag_logged_model(&call, &path.model_id, tags).await.map(|_| Nothing {})
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -159,6 +159,35 @@ pub fn history(tx: &mut Tx<'_>, run: RunId, key: i64, steps: Steps) -> Result<Ve
     Ok(in_time_order(points))
 }
 
+/// Each of these metrics of a run, whole and in time order, one after the other. The log is read
+/// once, however many metrics there are.
+pub fn each_history(
+    tx: &mut Tx<'_>,
+    run: RunId,
+    keys: &[i64],
+    mut each: impl FnMut(i64, Vec<Point>),
+) -> Result<()> {
+    let mut logged: BTreeMap<i64, Vec<Point>> = BTreeMap::new();
+    tx.scan("SELECT points FROM metric_log WHERE run = $1 ORDER BY id", &params![run], |row| {
+        for section in codec::log_row(&blob(row)?)? {
+            let (key, series) = section?;
+            series.decode_into(logged.entry(key).or_default());
+        }
+        Ok(())
+    })?;
+    for key in keys {
+        let mut points = Vec::new();
+        tx.scan(
+            "SELECT points FROM metric_chunk WHERE run = $1 AND key = $2 ORDER BY id",
+            &params![run, *key],
+            |row| decode_chunk(row, &mut points),
+        )?;
+        points.extend(logged.remove(key).unwrap_or_default());
+        each(*key, in_time_order(points));
+    }
+    Ok(())
+}
+
 /// At most `max` points of a metric within `steps`, in step order.
 pub fn sampled_history(
     tx: &mut Tx<'_>,

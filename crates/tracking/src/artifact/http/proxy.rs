@@ -10,7 +10,7 @@ use falaj_mlflow::{Api, Call, Places};
 use falaj_store::objects::Expected;
 use falaj_web::Endpoint;
 use falaj_web::upload::{announced, pieces};
-use http::Method;
+use http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -25,7 +25,7 @@ const FILES: &str = "/api/2.0/mlflow-artifacts/artifacts";
 const FILE: &str = "/api/2.0/mlflow-artifacts/artifacts/{*path}";
 
 pub(super) fn routes(tracking: Arc<Tracking>, places: Places) -> Vec<Endpoint> {
-    let put_doc = doc("Store an artifact, or replace it", Some(ANY), Some(JSON));
+    let put_doc = doc("Store an artifact, or replace it", Some(ANY), None);
     let get_doc = doc("Read an artifact, or a range of it", None, Some(ANY));
     let delete_doc = doc("Delete an artifact, or a folder of them", None, Some(JSON));
     Api::new(tracking, places)
@@ -58,7 +58,7 @@ async fn put(t: Arc<Tracking>, call: Call, mut request: Request) -> Result<Respo
     let expected = Expected { size: announced(request.headers()), sha256: None };
     let (content, limits) = (pieces(request.into_body()), t.artifact_limits());
     t.put_artifact(&call, path, content_type, content, expected, limits).await?;
-    Ok(Json(Nothing {}).into_response())
+    Ok(StatusCode::OK.into_response())
 }
 
 async fn get(t: Arc<Tracking>, call: Call, mut request: Request) -> Result<Response> {

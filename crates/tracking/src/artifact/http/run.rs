@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use falaj_base::{Error, Result, code};
@@ -11,13 +10,13 @@ use falaj_mlflow::{Api, Call, Places, wire};
 use falaj_store::objects::Expected;
 use falaj_web::upload::{announced, pieces};
 use falaj_web::{Doc, Endpoint};
-use http::Method;
+use http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::ANY;
 use super::serve::serve;
-use super::{ANY, JSON};
 use crate::access::no_run;
 use crate::artifact::{ArtifactPath, FileInfo, Limits, Listing, Pages, media, proxied_path};
 use crate::experiment::http::Nothing;
@@ -37,7 +36,7 @@ const WHICH: &[(&str, &str)] = &[
 pub(super) fn routes(tracking: Arc<Tracking>, places: Places) -> Vec<Endpoint> {
     let doc = |summary, takes, gives| Doc { summary, takes, gives, status: 200, query: WHICH };
     let get_doc = doc("Read a file of a run", None, Some(ANY));
-    let put_doc = doc("Store a small file of a run", Some(ANY), Some(JSON));
+    let put_doc = doc("Store a small file of a run", Some(ANY), None);
     Api::new(tracking, places)
         .get("/api/2.0/mlflow/artifacts/list", &RUN_READ, "List artifacts of a run", list)
         .stream(Method::GET, "/get-artifact", &RUN_READ, get_doc, get)
@@ -150,7 +149,7 @@ async fn upload(t: Arc<Tracking>, call: Call, request: Request) -> Result<Respon
     let (content, expected) = (pieces(request.into_body()), Expected { size, sha256: None });
     let put = t.put_artifact(&call, path, content_type, content, expected, limits).await;
     put.map_err(|error| if *error.code() == code::TOO_LARGE { too_large() } else { error })?;
-    Ok(Json(Nothing {}).into_response())
+    Ok(StatusCode::OK.into_response())
 }
 
 fn too_large() -> Error {

@@ -1,0 +1,43 @@
+//! `falaj import`: bringing what another system holds into a project.
+
+use clap::{Args, Subcommand};
+
+use crate::context::Context;
+use crate::exit::Result;
+
+mod files;
+mod mlflow;
+mod models;
+mod runs;
+mod versions;
+
+/// Bring experiments, runs and models in from another system
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    #[command(subcommand)]
+    command: Commands,
+}
+
+#[derive(Debug, Subcommand)]
+enum Commands {
+    /// Bring an MLflow store in: experiments, runs, metrics, models and artifacts, with their ids
+    ///
+    /// The source is only read. An import that broke off is simply run again: what is there
+    /// already is left alone. At the end everything is compared by counts and digests.
+    #[command(after_help = "Examples:\n  \
+        falaj import mlflow ./mlruns -t acme -p vision --dry-run\n  \
+        falaj import mlflow sqlite:///srv/mlflow/mlflow.db --artifact-root /srv/mlflow/mlartifacts\n  \
+        falaj import mlflow postgresql://mlflow@db.example.ae/mlflow --artifact-root s3://bucket/root\n  \
+        falaj import mlflow ./old/mlruns --prefix old/ -t acme -p vision\n\n\
+        What cannot be read from here (gs://, dbfs:/ …) stays where it is, and runs keep pointing \
+        at it.\nTraces are not moved yet.")]
+    Mlflow(mlflow::Mlflow),
+}
+
+impl Import {
+    pub(crate) async fn run(self, ctx: &Context) -> Result<()> {
+        match self.command {
+            Commands::Mlflow(command) => command.run(ctx).await,
+        }
+    }
+}

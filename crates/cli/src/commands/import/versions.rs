@@ -1,0 +1,119 @@
+//! Registered models and their versions. A version's files mostly are those of a run or a logged
+//! model, which have moved: its source and location are told anew.
+
+use falaj_moving::digest;
+use falaj_moving::record::{RegisteredModel, Version};
+use serde_json::json;
+
+use super::files::plain;
+use super::mlflow::{Move, clash};
+use crate::exit::Result;
+use crate::moving::Kind;
+
+/// How many versions go into one request.
+const VERSIONS: usize = 500;
+
+impl Move {
+    pub(super) async fn registered_models(&mut self) -> Result<()> {
+        let all = self.source.registered_models().await?;
+        for mut model in all {
+            model.name = format!("{}{}", self.prefix.replace(['/', ':'], "-"), model.name);
+            self.account.found(Kind::Models, 1);
+            self.account.found(Kind::Versions, model.versions.len());
+            self.account.found(Kind::Aliases, model.aliases.len());
+            for at in 0..model.versions.len() {
+                let version = model.versions[at].clone();
+                model.versions[at] = self.rehome(&model.name, version).await?;
+            }
+            self.send_model(&model).await?;
+        }
+        Ok(())
+    }
+
+    async fn send_model(&mut self, model: &RegisteredModel) -> Result<()> {
+        let look = RegisteredModel { versions: Vec::new(), aliases: Vec::new(), ..model.clone() };
+        let body = json!({ "models": [look], "dry_run": true });
+        let before = self.project.import("models", &body).await.map_err(clash)?;
+        let before = &before["models"][0];
+        let expected = [
+            ("tags", digest::pairs(&model.tags)),
+            ("aliases", digest::aliases(model)),
+            ("versions", digest::versions(model)),
+        ];
+        let there = expected.iter().all(|(what, ours)| before[*what] == *ours);
+        if self.dry_run || (there && before["created"] == false) {
+            return Ok(());
+        }
+        self.account.sent(Kind::Models, 1);
+        self.account.sent(Kind::Versions, model.versions.len());
+        self.account.sent(Kind::Aliases, model.aliases.len());
+        for some in model.versions.chunks(VERSIONS) {
+            let part = RegisteredModel { versions: some.to_vec(), ..look.clone() };
+            self.project.import("models", &json!({ "models": [part] })).await.map_err(clash)?;
+        }
+        // Aliases last: they point at versions.
+        let last = RegisteredModel { versions: Vec::new(), ..model.clone() };
+        let after = self.project.import("models", &json!({ "models": [last] })).await?;
+        for (what, ours) in expected {
+            let label = format!("{what} of registered model {}", model.name);
+            self.account.compare(&label, &ours, after["models"][0][what].as_str());
+        }
+        Ok(())
+    }
+
+    /// A version in terms of where its files are now.
+    async fn rehome(&mut self, name: &str, mut version: Version) -> Result<Version> {
+        let old = version.location.clone();
+        let found = self.moved(&old).or_else(|| self.moved(&version.source));
+        let found = found.or_else(|| self.moved_run(&version.source));
+        let location = match found {
+            Some(location) => location,
+            // Files of their own, outside of every run: they come along by themselves.
+            None if self.locate(&old).local().is_some_and(std::path::Path::is_dir) => {
+                let to = format!("registered/{}/{}", folder_name(name), version.version);
+                self.copy_files(&old, &to).await?;
+                format!("mlflow-artifacts:/{to}")
+            }
+            None if falaj_moving::artifact::local_path(&old).is_some() && old.contains('/') => {
+                self.account.note(format!(
+                    "the files of {name} version {} were not found at {old}",
+                    version.version
+                ));
+                format!("missing:{}", old.trim_start_matches("file:").trim_start_matches('/'))
+            }
+            None => old,
+        };
+        let named = ["models:/", "runs:/"].iter().any(|scheme| version.source.starts_with(scheme));
+        if !named && version.source.contains('/') {
+            version.source.clone_from(&location);
+        }
+        version.location = location;
+        Ok(version)
+    }
+
+    /// Where something is now that lay in the folder of a run or a logged model.
+    fn moved(&self, uri: &str) -> Option<String> {
+        let uri = plain(uri);
+        let mut end = uri.len();
+        loop {
+            if let Some(now) = self.rehomed.get(&uri[..end]) {
+                return Some(format!("{now}{}", &uri[end..]));
+            }
+            end = uri[..end].rfind('/')?;
+        }
+    }
+
+    /// `runs:/<run>/<path>`.
+    fn moved_run(&self, source: &str) -> Option<String> {
+        let (run, path) = source.strip_prefix("runs:/")?.split_once('/')?;
+        let ending = format!("/{run}/artifacts");
+        let home = self.rehomed.values().find(|uri| uri.ends_with(&ending))?;
+        Some(format!("{home}/{path}"))
+    }
+}
+
+/// A name that can be part of a path anywhere.
+fn folder_name(name: &str) -> String {
+    let plain = |c: char| if c.is_alphanumeric() || "-_. ".contains(c) { c } else { '_' };
+    name.chars().map(plain).collect()
+}

@@ -1,0 +1,166 @@
+//! What there was, what was sent, and what does not agree.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::exit::{Exit, Failure, Result};
+use crate::output::progress::{Ticker, human};
+use crate::output::{Column, Output};
+
+/// How many differences are shown.
+const SHOWN: usize = 50;
+
+/// What is counted, in the order of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Experiments,
+    Runs,
+    Params,
+    Tags,
+    Points,
+    Datasets,
+    LoggedModels,
+    Models,
+    Versions,
+    Aliases,
+    Files,
+    Bytes,
+}
+
+const KINDS: [(Kind, &str); 12] = [
+    (Kind::Experiments, "experiments"),
+    (Kind::Runs, "runs"),
+    (Kind::Params, "parameters"),
+    (Kind::Tags, "run tags"),
+    (Kind::Points, "metric points"),
+    (Kind::Datasets, "dataset inputs"),
+    (Kind::LoggedModels, "logged models"),
+    (Kind::Models, "registered models"),
+    (Kind::Versions, "model versions"),
+    (Kind::Aliases, "aliases"),
+    (Kind::Files, "artifact files"),
+    (Kind::Bytes, "artifact bytes"),
+];
+
+/// The account of one move.
+pub(crate) struct Account {
+    found: [u64; KINDS.len()],
+    sent: [u64; KINDS.len()],
+    differences: Vec<String>,
+    notes: Vec<String>,
+    more_differences: u64,
+    started: Instant,
+    ticker: Ticker,
+    output: Output,
+}
+
+const COLUMNS: &[Column] = &[("kind", "kind"), ("found", "found"), ("moved now", "moved")];
+
+impl Account {
+    pub(crate) fn new(output: Output) -> Self {
+        Self {
+            found: [0; KINDS.len()],
+            sent: [0; KINDS.len()],
+            differences: Vec::new(),
+            notes: Vec::new(),
+            more_differences: 0,
+            started: Instant::now(),
+            ticker: Ticker::new(output),
+            output,
+        }
+    }
+
+    /// So many more were found where they come from.
+    pub(crate) fn found(&mut self, kind: Kind, count: usize) {
+        self.found[kind as usize] += count as u64;
+        self.tick();
+    }
+
+    /// So many more went over; the others were there already.
+    pub(crate) fn sent(&mut self, kind: Kind, count: usize) {
+        self.sent[kind as usize] += count as u64;
+        self.tick();
+    }
+
+    pub(crate) fn differs(&mut self, what: String) {
+        if self.differences.len() < SHOWN {
+            self.differences.push(what);
+        } else {
+            self.more_differences += 1;
+        }
+    }
+
+    /// Compares two digests of the same thing.
+    pub(crate) fn compare(&mut self, what: &str, ours: &str, theirs: Option<&str>) {
+        if theirs != Some(ours) {
+            let theirs = theirs.unwrap_or("nothing");
+            self.differs(format!("{what}: {ours} was expected, {theirs} is there"));
+        }
+    }
+
+    /// Something that could not come along, said once at the end.
+    pub(crate) fn note(&mut self, text: String) {
+        if !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
+    }
+
+    fn tick(&mut self) {
+        let line = || {
+            let at = |kind: Kind| self.found[kind as usize];
+            let seconds = self.started.elapsed().as_secs_f64().max(0.001);
+            #[allow(clippy::cast_precision_loss, reason = "rates for people")]
+            let rate = |count: u64| count as f64 / seconds;
+            format!(
+                "{} runs, {} points ({:.0}/s), {} files ({}/s), {seconds:.0} s",
+                at(Kind::Runs),
+                at(Kind::Points),
+                rate(at(Kind::Points)),
+                at(Kind::Files),
+                human(rate(at(Kind::Bytes))),
+            )
+        };
+        self.ticker.tick(line);
+    }
+
+    /// Prints the account; differences are a failure.
+    pub(crate) fn close(mut self, verb: &str) -> Result<()> {
+        self.ticker.clear();
+        let rows: Vec<Value> = KINDS
+            .iter()
+            .map(|(kind, name)| {
+                let at = *kind as usize;
+                json!({ "kind": name, "found": self.found[at], "moved": self.sent[at] })
+            })
+            .collect();
+        let seconds = self.started.elapsed().as_secs_f64();
+        if self.output.is_json() {
+            let all = json!({
+                "kinds": rows,
+                "differences": self.differences,
+                "notes": self.notes,
+                "seconds": seconds,
+            });
+            self.output.json(&all)?;
+        } else {
+            self.output.list(&rows, COLUMNS)?;
+        }
+        for note in &self.notes {
+            self.output.say(&format!("note: {note}"));
+        }
+        for difference in &self.differences {
+            self.output.say(&format!("differs: {difference}"));
+        }
+        let count = self.differences.len() as u64 + self.more_differences;
+        if count > 0 {
+            return Err(Failure::new(
+                Exit::Verification,
+                format!("{count} things are not as they were where they come from"),
+            )
+            .hint("run the command again: what is missing is sent, what is there is left alone"));
+        }
+        self.output.say(&format!("{verb} and verified in {seconds:.1} s"));
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! Where the files of a run are, and their bytes.
+//!
+//! Must hold: a file is read from below the location that was asked for, and from nowhere else;
+//! links are not followed.
+
+mod local;
+mod location;
+mod s3;
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use futures::Stream;
+
+pub use location::{Location, Roots, local_path};
+
+use crate::error::{Error, Result};
+
+/// A file below a location.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// From the location, with slashes.
+    pub path: String,
+    pub size: u64,
+}
+
+/// A place whose files can be read.
+#[derive(Clone, Debug)]
+pub enum Folder {
+    Local(PathBuf),
+    S3(s3::Bucket),
+}
+
+impl Folder {
+    /// Opens a location that can be read.
+    pub fn open(location: &Location) -> Result<Self> {
+        match location {
+            Location::Local(path) => Ok(Self::Local(path.clone())),
+            Location::S3 { bucket, prefix } => s3::Bucket::open(bucket, prefix).map(Self::S3),
+            Location::Elsewhere(uri) => {
+                Err(Error::Unsupported(format!("files at {uri} cannot be read from here")))
+            }
+        }
+    }
+
+    /// Every file below; none if there is nothing.
+    pub async fn files(&self) -> Result<Vec<File>> {
+        match self {
+            Self::Local(folder) => local::files(folder),
+            Self::S3(bucket) => bucket.files().await,
+        }
+    }
+
+    /// The bytes of a file as they are read.
+    pub async fn read(
+        &self,
+        file: &str,
+    ) -> Result<futures::stream::BoxStream<'static, Result<Bytes>>> {
+        match self {
+            Self::Local(folder) => local::read(folder, file).await,
+            Self::S3(bucket) => bucket.read(file).await,
+        }
+    }
+}
+
+/// A stream that can cross tasks.
+fn boxed(
+    stream: impl Stream<Item = Result<Bytes>> + Send + 'static,
+) -> futures::stream::BoxStream<'static, Result<Bytes>> {
+    Box::pin(stream)
+}

@@ -1,0 +1,174 @@
+//! Logged models on their way in, with the runs that used or made them.
+
+use std::collections::HashMap;
+
+use falaj_base::{Error, Result, code};
+use falaj_mlflow::Call;
+use falaj_store::db::{Tx, params};
+
+use super::wire::{Imported, LoggedModelIn, LoggedModels, ModelMetricIn};
+use super::{check_count, check_location, check_pairs, check_text, record};
+use crate::dataset::store as lineage;
+use crate::experiment::{Experiment, ExperimentId, Stage};
+use crate::logged_model::{LoggedModel, ModelId, ModelMetric, ModelStatus, store};
+use crate::run::RunId;
+use crate::{IMPORT, Tracking};
+
+/// A model that was checked, and the runs it belongs to.
+struct Ready {
+    model: LoggedModel,
+    inputs: Vec<RunId>,
+    outputs: Vec<(RunId, i64)>,
+}
+
+impl Tracking {
+    pub(super) async fn import_logged_models(
+        &self,
+        call: &Call,
+        batch: LoggedModels,
+    ) -> Result<Imported> {
+        let most = self.config().max_import_batch;
+        check_count("logged_models", batch.logged_models.len(), most)?;
+        self.may_import(call).await?;
+        let mut experiments: HashMap<ExperimentId, Experiment> = HashMap::new();
+        let mut ready = Vec::with_capacity(batch.logged_models.len());
+        for model in batch.logged_models {
+            check(&model, most)?;
+            let id: ExperimentId = model.experiment.parse()?;
+            if !experiments.contains_key(&id) {
+                experiments.insert(id, self.experiment(call, id, &IMPORT).await?);
+            }
+            if let Some(home) = experiments.get(&id) {
+                ready.push(self.prepared(call, model, home).await?);
+            }
+        }
+        let call = call.clone();
+        let write = move |tx: &mut Tx<'_>| {
+            tx.lock(&format!("import/{}", call.place.id))?;
+            for ready in &ready {
+                upsert(tx, ready)?;
+            }
+            record(tx, &call, &[("logged_models", ready.len())])?;
+            Ok(Imported { count: ready.len() })
+        };
+        self.db().write(write).await
+    }
+
+    /// Every run that is named must be here and one that the caller may import into.
+    async fn prepared(&self, call: &Call, from: LoggedModelIn, home: &Experiment) -> Result<Ready> {
+        let id = ModelId::parse(&from.id).ok_or_else(|| {
+            Error::invalid("id", &from.id, "`m-` and 32 hex digits, as MLflow makes them")
+        })?;
+        let mut inputs = Vec::with_capacity(from.inputs.len());
+        for run in &from.inputs {
+            inputs.push(self.home(call, run, &IMPORT).await?.run);
+        }
+        let mut outputs = Vec::with_capacity(from.outputs.len());
+        for (run, step) in &from.outputs {
+            outputs.push((self.home(call, run, &IMPORT).await?.run, *step));
+        }
+        let mut metrics = Vec::with_capacity(from.metrics.len());
+        for metric in from.metrics {
+            let run = self.home(call, &metric.run, &IMPORT).await?.run;
+            metrics.push(described(metric, run)?);
+        }
+        let location = home.artifact_location.trim_end_matches('/');
+        let model = LoggedModel {
+            id,
+            experiment: home.no,
+            experiment_id: home.id,
+            name: from.name,
+            model_type: from.model_type,
+            source_run: from.source_run,
+            status: ModelStatus::parse(&from.status.into())?,
+            stage: Stage::from(from.stage),
+            created_at: from.created_at,
+            updated_at: from.updated_at,
+            artifact_uri: from
+                .artifact_uri
+                .unwrap_or_else(|| format!("{location}/models/{id}/artifacts")),
+            params: from.params,
+            tags: from.tags,
+            metrics,
+        };
+        Ok(Ready { model, inputs, outputs })
+    }
+}
+
+fn check(model: &LoggedModelIn, most: usize) -> Result<()> {
+    check_text("name", &model.name, 500)?;
+    check_text("model_type", &model.model_type, 5000)?;
+    check_text("source_run", model.source_run.as_deref().unwrap_or(""), 256)?;
+    check_location(model.artifact_uri.as_deref())?;
+    check_pairs("params", &model.params, most)?;
+    check_pairs("tags", &model.tags, most)?;
+    check_count("metrics", model.metrics.len(), most)?;
+    check_count("inputs", model.inputs.len(), most)?;
+    check_count("outputs", model.outputs.len(), most)?;
+    for metric in &model.metrics {
+        check_text("metrics.key", &metric.key, 500)?;
+        for text in [&metric.dataset_name, &metric.dataset_digest].into_iter().flatten() {
+            check_text("metrics.dataset", text, 500)?;
+        }
+    }
+    Ok(())
+}
+
+fn described(metric: ModelMetricIn, run: RunId) -> Result<ModelMetric> {
+    let value: f64 = metric
+        .value
+        .parse()
+        .map_err(|_| Error::invalid("metrics.value", &metric.value, "a number as text"))?;
+    Ok(ModelMetric {
+        key: metric.key,
+        value: falaj_base::digest::plain_value(value),
+        timestamp: metric.timestamp,
+        step: metric.step,
+        run,
+        dataset_name: metric.dataset_name,
+        dataset_digest: metric.dataset_digest,
+    })
+}
+
+fn upsert(tx: &mut Tx<'_>, Ready { model, inputs, outputs }: &Ready) -> Result<()> {
+    match store::address(tx, model.id)? {
+        None => store::insert(tx, model)?,
+        Some((_, experiment, _)) if experiment == model.experiment => {
+            tx.execute(
+                "UPDATE logged_model SET name = $2, model_type = $3, source_run = $4, status = $5,
+                     stage = $6, created_at = $7, updated_at = $8, artifact_uri = $9 WHERE id = $1",
+                &params![
+                    model.id,
+                    &model.name,
+                    &model.model_type,
+                    model.source_run.clone(),
+                    model.status,
+                    model.stage,
+                    model.created_at,
+                    model.updated_at,
+                    &model.artifact_uri,
+                ],
+            )?;
+            for (key, value) in &model.params {
+                store::add_param(tx, model.id, key, value)?;
+            }
+            for (key, value) in &model.tags {
+                store::set_tag(tx, model.id, key, value)?;
+            }
+        }
+        Some(_) => {
+            let text = format!("the logged model id {} is taken", model.id);
+            return Err(Error::new(&code::ALREADY_EXISTS, text).at("logged_models.id"));
+        }
+    }
+    for metric in &model.metrics {
+        store::add_metric(tx, model.id, metric)?;
+    }
+    for run in inputs {
+        lineage::add_model_in(tx, *run, model.id)?;
+    }
+    for (run, step) in outputs {
+        lineage::add_model_out(tx, *run, model.id, *step)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! Runs on their way in: all but their points and files.
+
+use std::collections::{BTreeMap, HashMap};
+
+use falaj_base::{Error, Result, code};
+use falaj_mlflow::Call;
+use falaj_store::db::{Tx, Value, params};
+
+use super::wire::{DatasetIn, Imported, RunIn, Runs};
+use super::{check_count, check_location, check_pairs, check_text, record};
+use crate::dataset::{Dataset, DatasetInput, store as datasets};
+use crate::experiment::{Experiment, ExperimentId, Stage};
+use crate::key::{KeyKind, Learned};
+use crate::run::{RunId, RunStatus};
+use crate::{IMPORT, Tracking};
+
+/// A run that was checked, with the number of its experiment.
+struct Ready {
+    id: RunId,
+    status: RunStatus,
+    experiment: i64,
+    artifact_uri: String,
+    run: RunIn,
+}
+
+impl Tracking {
+    pub(super) async fn import_runs(&self, call: &Call, batch: Runs) -> Result<Imported> {
+        let most = self.config().max_import_batch;
+        check_count("runs", batch.runs.len(), most)?;
+        self.may_import(call).await?;
+        let mut experiments: HashMap<ExperimentId, Experiment> = HashMap::new();
+        let mut ready = Vec::with_capacity(batch.runs.len());
+        for run in batch.runs {
+            check(&run, most)?;
+            let id: ExperimentId = run.experiment.parse()?;
+            if !experiments.contains_key(&id) {
+                experiments.insert(id, self.experiment(call, id, &IMPORT).await?);
+            }
+            ready.extend(experiments.get(&id).map(|home| prepared(run, home)).transpose()?);
+        }
+        let (this, call) = (self.clone(), call.clone());
+        let write = move |tx: &mut Tx<'_>| {
+            tx.lock(&format!("import/{}", call.place.id))?;
+            for run in &ready {
+                upsert(tx, run)?;
+            }
+            let learned = this.import_pairs(tx, &ready)?;
+            for ready in &ready {
+                for dataset in &ready.run.datasets {
+                    datasets::add_input(tx, ready.experiment, ready.id, &input(dataset))?;
+                }
+            }
+            record(tx, &call, &[("runs", ready.len())])?;
+            Ok((learned, ready.len()))
+        };
+        let (learned, count) = self.db().write(write).await?;
+        self.0.keys.remember(learned);
+        Ok(Imported { count })
+    }
+
+    /// Parameters stay as they are once written; tags become what they were there.
+    fn import_pairs(&self, tx: &mut Tx<'_>, ready: &[Ready]) -> Result<Learned> {
+        let mut learned = Learned::default();
+        for (kind, sql, pairs) in [
+            (
+                KeyKind::Param,
+                "INSERT INTO param (run, key, value) VALUES ($1, $2, $3)
+                 ON CONFLICT (run, key) DO NOTHING",
+                (|run| &run.params) as fn(&RunIn) -> &Vec<(String, String)>,
+            ),
+            (
+                KeyKind::Tag,
+                "INSERT INTO run_tag (run, key, value) VALUES ($1, $2, $3)
+                 ON CONFLICT (run, key) DO UPDATE SET value = excluded.value",
+                |run| &run.tags,
+            ),
+        ] {
+            let mut by_experiment: BTreeMap<i64, Vec<(RunId, &(String, String))>> = BTreeMap::new();
+            for one in ready {
+                let all = by_experiment.entry(one.experiment).or_default();
+                all.extend(pairs(&one.run).iter().map(|pair| (one.id, pair)));
+            }
+            for (experiment, all) in by_experiment {
+                let names = all.iter().map(|(_, (key, _))| key.as_str());
+                let (keys, new) = self.0.keys.number(tx, (experiment, kind), names)?;
+                learned = learned.and(new);
+                let rows = all.iter().zip(keys).map(|((run, (_, value)), key)| -> Vec<Value> {
+                    params![*run, key, value.as_str()].into()
+                });
+                tx.execute_many(sql, rows)?;
+            }
+        }
+        Ok(learned)
+    }
+}
+
+fn check(run: &RunIn, most: usize) -> Result<()> {
+    check_text("name", &run.name, 5000)?;
+    check_text("user_id", &run.user_id, 5000)?;
+    check_location(run.artifact_uri.as_deref())?;
+    check_pairs("params", &run.params, most)?;
+    check_pairs("tags", &run.tags, most)?;
+    check_count("datasets", run.datasets.len(), most)?;
+    for dataset in &run.datasets {
+        check_pairs("datasets.tags", &dataset.tags, most)?;
+        for (field, text, most) in [
+            ("datasets.name", Some(&dataset.name), 500),
+            ("datasets.digest", Some(&dataset.digest), 500),
+            ("datasets.source_type", Some(&dataset.source_type), 500),
+            ("datasets.source", Some(&dataset.source), 1 << 20),
+            ("datasets.schema", dataset.schema.as_ref(), 1 << 20),
+            ("datasets.profile", dataset.profile.as_ref(), 1 << 24),
+        ] {
+            check_text(field, text.map_or("", String::as_str), most)?;
+        }
+    }
+    Ok(())
+}
+
+fn prepared(run: RunIn, home: &Experiment) -> Result<Ready> {
+    let id = RunId::parse(&run.id)?.ok_or_else(|| {
+        Error::invalid("id", &run.id, "32 hex digits in small letters, as MLflow makes them")
+    })?;
+    let location = home.artifact_location.trim_end_matches('/');
+    Ok(Ready {
+        id,
+        status: RunStatus::parse(&run.status)?,
+        experiment: home.no,
+        artifact_uri: run
+            .artifact_uri
+            .clone()
+            .unwrap_or_else(|| format!("{location}/{id}/artifacts")),
+        run,
+    })
+}
+
+/// Ids are unique in the whole server. One that is taken elsewhere can only be refused.
+fn upsert(tx: &mut Tx<'_>, ready: &Ready) -> Result<()> {
+    let there = tx.query_opt("SELECT experiment FROM run WHERE id = $1", &params![ready.id])?;
+    if let Some(there) = there
+        && there.get::<i64>("experiment")? != ready.experiment
+    {
+        let text = format!("the run id {} is taken", ready.id);
+        return Err(Error::new(&code::ALREADY_EXISTS, text).at("runs.id"));
+    }
+    let version = tx.version()?;
+    let stage = Stage::from(ready.run.stage);
+    let deleted_at = ready.run.deleted_at.filter(|_| stage == Stage::Deleted);
+    tx.execute(
+        "INSERT INTO run (id, experiment, name, status, user_id, start_time, end_time, stage,
+             deleted_at, artifact_uri, touched)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+         ON CONFLICT (id) DO UPDATE SET name = excluded.name, status = excluded.status,
+             user_id = excluded.user_id, start_time = excluded.start_time,
+             end_time = excluded.end_time, stage = excluded.stage,
+             deleted_at = excluded.deleted_at, artifact_uri = excluded.artifact_uri,
+             touched = excluded.touched",
+        &params![
+            ready.id,
+            ready.experiment,
+            &ready.run.name,
+            ready.status,
+            &ready.run.user_id,
+            ready.run.start_time,
+            ready.run.end_time,
+            stage,
+            deleted_at,
+            &ready.artifact_uri,
+            version,
+        ],
+    )
+    .map(drop)
+}
+
+fn input(from: &DatasetIn) -> DatasetInput {
+    DatasetInput {
+        dataset: Dataset {
+            name: from.name.clone(),
+            digest: from.digest.clone(),
+            source_type: from.source_type.clone(),
+            source: from.source.clone(),
+            schema: from.schema.clone(),
+            profile: from.profile.clone(),
+        },
+        tags: from.tags.clone(),
+    }
+}
