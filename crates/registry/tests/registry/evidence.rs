@@ -261,7 +261,7 @@ async fn files_in_parts_are_read_for_their_digest() {
         assert_eq!(shown["files"][0]["sha256"], Sha256::of(b"first second").to_string());
         ok(set(&world, "1").await);
         upload_in_parts(&world, &uri, "w.bin", ["first", " third"]).await;
-        refused(set(&world, "1").await, 409, "RESOURCE_CONFLICT", "\"w.bin\" is not the one");
+        refused(set(&world, "1").await, 409, "RESOURCE_CONFLICT", "\"w.bin\" was uploaded anew");
     })
     .await;
 }
