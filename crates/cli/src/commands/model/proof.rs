@@ -107,7 +107,7 @@ impl Proof {
             Proof::Sign { which } => {
                 let api = Api::new(client, &which.place);
                 let call = api.of(Method::POST, &which, "signature")?;
-                out.record(client.json(call).await?, SIGNATURE)
+                out.record(&client.json(call).await?, SIGNATURE)
             }
             Proof::Verify { which, dir } => {
                 let api = Api::new(client, &which.place);
@@ -130,7 +130,7 @@ impl Proof {
             }
             Proof::Bom { which } => {
                 let api = Api::new(client, &which.place);
-                out.json(client.json(api.of(Method::GET, &which, "bom")?).await?)
+                out.json(&client.json(api.of(Method::GET, &which, "bom")?).await?)
             }
             Proof::Scan { which } => {
                 let api = Api::new(client, &which.place);
@@ -144,7 +144,7 @@ impl Proof {
             }
             Proof::Lineage { which } => {
                 let api = Api::new(client, &which.place);
-                out.record(client.json(api.of(Method::GET, &which, "lineage")?).await?, LINEAGE)
+                out.record(&client.json(api.of(Method::GET, &which, "lineage")?).await?, LINEAGE)
             }
             Proof::Download { which, dir } => download::download(ctx, client, &which, &dir).await,
         }
