@@ -1,7 +1,5 @@
 //! `falaj model`: registered models, from registration to retirement.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -9,7 +7,7 @@ use serde_json::{Value, json};
 use super::{InProject, Sure, pair};
 use crate::confirm::confirm;
 use crate::context::Context;
-use crate::exit::{Exit, Failure, Result};
+use crate::exit::Result;
 use crate::output::Column;
 
 mod alias;
@@ -19,6 +17,7 @@ mod card;
 mod download;
 mod local;
 mod policy;
+mod proof;
 
 use api::Api;
 
@@ -129,66 +128,8 @@ enum Commands {
     /// Take a request for approval back
     #[command(after_help = "Example:\n  falaj model withdraw 01999d2c00007000800000000000000a")]
     Withdraw(approval::Decide),
-    /// Sign the files of a version as they are now
-    ///
-    /// A version is signed when it is registered. This is for after its files were changed on
-    /// purpose; approvals of the old files are void.
-    #[command(after_help = "Example:\n  falaj model sign diabetes 3 -t acme -p vision")]
-    Sign {
-        #[command(flatten)]
-        which: Which,
-    },
-    /// Check a version's files against its signature
-    ///
-    /// Exits with 0 if they are what was signed and 8 if not. With --dir, a downloaded copy is
-    /// checked as well.
-    #[command(after_help = "Examples:\n  \
-        falaj model verify diabetes 3 -t acme -p vision\n  \
-        falaj model verify diabetes 3 --dir ./diabetes -t acme -p vision")]
-    Verify {
-        #[command(flatten)]
-        which: Which,
-        /// A folder with the version's files.
-        #[arg(long, value_name = "DIR")]
-        dir: Option<PathBuf>,
-    },
-    /// Print the public key that verifies signatures
-    #[command(after_help = "Example:\n  falaj model key -t acme -p vision > key.pub")]
-    Key {
-        #[command(flatten)]
-        place: InProject,
-    },
-    /// Print the bill of materials of a version (CycloneDX)
-    #[command(after_help = "Example:\n  falaj model bom diabetes 3 > diabetes.cdx.json")]
-    Bom {
-        #[command(flatten)]
-        which: Which,
-    },
-    /// Show which files of a version could run code
-    #[command(after_help = "Example:\n  falaj model scan diabetes 3 -t acme -p vision")]
-    Scan {
-        #[command(flatten)]
-        which: Which,
-    },
-    /// Show the run, parameters and datasets behind a version
-    #[command(after_help = "Example:\n  falaj model lineage diabetes 3 -t acme -p vision")]
-    Lineage {
-        #[command(flatten)]
-        which: Which,
-    },
-    /// Fetch the files of a version, with their signature
-    ///
-    /// Each file is checked by its digest. The signature is written as model.sig beside them, for
-    /// `falaj model verify --dir` or the stock model-signing tool.
-    #[command(
-        after_help = "Example:\n  falaj model download diabetes 3 ./diabetes -t acme -p vision"
-    )]
-    Download {
-        #[command(flatten)]
-        which: Which,
-        /// The folder to write; it must be new or empty.
-        dir: PathBuf,
-    },
+    #[command(flatten)]
+    Proof(proof::Proof),
     /// Delete a version, or a model with all its versions
     #[command(after_help = "Examples:\n  \
         falaj model delete diabetes --version 3 --yes\n  \
@@ -221,28 +162,6 @@ const VERSIONS: &[Column] = &[
     ("run", "run_id"),
     ("source", "source"),
 ];
-const SIGNATURE: &[Column] = &[
-    ("state", "state"),
-    ("reason", "reason"),
-    ("digest", "digest"),
-    ("key", "key_id"),
-    ("signed", "signed_at"),
-];
-const CHECKED: &[Column] =
-    &[("state", "state"), ("digest", "digest"), ("key", "key_id"), ("scan", "verdict")];
-const FINDINGS: &[Column] = &[("file", "path"), ("class", "class"), ("because", "reason")];
-const LINEAGE: &[Column] = &[
-    ("source", "source"),
-    ("registered by", "registered_by"),
-    ("run", "run_id"),
-    ("run name", "run.name"),
-    ("parameters", "run.params"),
-    ("datasets", "run.datasets"),
-    ("flavours", "model.flavors"),
-    ("inputs", "model.signature.inputs"),
-    ("outputs", "model.signature.outputs"),
-];
-
 impl Model {
     pub(crate) async fn run(self, ctx: &Context) -> Result<()> {
         let client = ctx.client()?;
@@ -288,51 +207,7 @@ impl Model {
             Commands::Approve(command) => command.run(ctx, &client, "approve").await,
             Commands::Reject(command) => command.run(ctx, &client, "reject").await,
             Commands::Withdraw(command) => command.run(ctx, &client, "withdraw").await,
-            Commands::Sign { which } => {
-                let api = Api::new(&client, &which.place);
-                let call = api.of(Method::POST, &which, "signature")?;
-                out.record(&client.json(call).await?, SIGNATURE)
-            }
-            Commands::Verify { which, dir } => {
-                let api = Api::new(&client, &which.place);
-                let checked = client.json(api.of(Method::GET, &which, "verification")?).await;
-                let checked = checked.map_err(|failure| match failure.exit() {
-                    Exit::Conflict => failure.with_exit(Exit::Verification),
-                    _ => failure,
-                })?;
-                if let Some(dir) = dir {
-                    local::verify(ctx, &client, &which, &dir).await?;
-                }
-                out.record(&checked, CHECKED)
-            }
-            Commands::Key { place } => {
-                let key = client.get(&api::below(&place, &["model-signing-key"])).await?;
-                if out.is_json() {
-                    return out.json(&key);
-                }
-                out.text(key["public_key"].as_str().unwrap_or_default().trim_end())
-            }
-            Commands::Bom { which } => {
-                let api = Api::new(&client, &which.place);
-                out.json(&client.json(api.of(Method::GET, &which, "bom")?).await?)
-            }
-            Commands::Scan { which } => {
-                let api = Api::new(&client, &which.place);
-                let scan = client.json(api.of(Method::GET, &which, "scan")?).await?;
-                if out.is_json() {
-                    return out.json(&scan);
-                }
-                let why = scan["reason"].as_str().or(scan["verdict"].as_str());
-                out.say(why.unwrap_or("nothing was found"));
-                out.list(scan["files"].as_array().map_or(&[], Vec::as_slice), FINDINGS)
-            }
-            Commands::Lineage { which } => {
-                let api = Api::new(&client, &which.place);
-                out.record(&client.json(api.of(Method::GET, &which, "lineage")?).await?, LINEAGE)
-            }
-            Commands::Download { which, dir } => {
-                download::download(ctx, &client, &which, &dir).await
-            }
+            Commands::Proof(command) => command.run(ctx, &client).await,
             Commands::Delete { name, version, place, sure } => {
                 let api = Api::new(&client, &place);
                 let what = match version {
@@ -354,11 +229,4 @@ impl Model {
             }
         }
     }
-}
-
-/// A version that has no files here cannot be fetched or checked.
-fn nothing_here(which: &Which, signature: &Value) -> Failure {
-    let why = signature["reason"].as_str().unwrap_or("it is not signed yet");
-    let text = format!("version {} of {} has no signed files: {why}", which.version, which.name);
-    Failure::new(Exit::Conflict, text)
 }

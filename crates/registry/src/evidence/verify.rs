@@ -1,10 +1,13 @@
 //! Checking a version's files against its signature, before it is promoted or loaded.
 
+use std::collections::HashSet;
+
 use falaj_base::{Ctx, Error, Result, code};
 use falaj_governance::tenancy::Project;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::files::File;
 use super::make::not_signed;
 use super::record::{SignedFile, State};
 use crate::Registry;
@@ -75,6 +78,7 @@ impl Registry {
             return Err(Error::internal("a signed version has no signature"));
         };
         let files = self.files(project.id, folder).await?;
+        self.check_readable(version, &files, &evidence.files)?;
         let found = self.digested(project.tenant_id, &files, &evidence.files).await?;
         let manifest = found.iter().map(|f| (f.path.clone(), f.sha256.clone(), f.size)).collect();
         let manifest = Manifest::new(manifest)?;
@@ -87,5 +91,32 @@ impl Registry {
         checked.key_id = Some(key.clone());
         checked.files = found;
         Ok(checked)
+    }
+
+    /// Refuses to read more within a request than is allowed: a large file that was uploaded anew,
+    /// in parts, could only be compared by reading all of it.
+    fn check_readable(
+        &self,
+        version: &Version,
+        files: &[File],
+        known: &[SignedFile],
+    ) -> Result<()> {
+        let known: HashSet<&str> = known.iter().map(|file| file.artifact.as_str()).collect();
+        let mut unread = 0;
+        for file in files {
+            if file.artifact.is_whole() || known.contains(file.stamp().as_str()) {
+                continue;
+            }
+            unread += file.artifact.size;
+            if unread > self.config().inline_hashing.bytes() {
+                let text = format!(
+                    "Version {} of {}: the file {:?} was uploaded anew since it was signed; sign \
+                     the version again",
+                    version.number, version.name, file.path
+                );
+                return Err(Error::new(&code::CONFLICT, text).at("signature"));
+            }
+        }
+        Ok(())
     }
 }

@@ -9,6 +9,7 @@ mod service;
 mod source;
 mod stage;
 pub(crate) mod store;
+mod transition;
 #[allow(clippy::module_inception, reason = "the noun of this folder")]
 mod version;
 

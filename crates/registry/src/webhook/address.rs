@@ -28,12 +28,10 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         Ipv4Addr::new(one, two, three, four)
     };
     match address.segments() {
-        // Mapped: what is inside counts. Compatible, loopback and unspecified are not public.
-        [0, 0, 0, 0, 0, 0xffff, high, low] => is_public_v4(inner(high, low)),
-        [0, 0, 0, 0, 0, 0, _, _] => false,
-        // Translated to an IPv4 address, in two ways.
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => is_public_v4(inner(high, low)),
-        [0x2002, high, low, ..] => is_public_v4(inner(high, low)),
+        // Mapped, translated and tunnelled: what is inside counts.
+        [0, 0, 0, 0, 0, 0xffff, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x2002, high, low, ..] => is_public_v4(inner(high, low)),
         // Teredo, benchmarking and documentation.
         [0x2001, 0 | 2 | 0xdb8, ..] | [0x3fff, 0..=0x0fff, ..] => false,
         // Only the unicast space that is given out.

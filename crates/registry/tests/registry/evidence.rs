@@ -227,8 +227,8 @@ async fn versions_without_files_here() {
 async fn upload_in_parts(world: &World, uri: &str, name: &str, parts: [&str; 2]) {
     let folder = uri.trim_start_matches("mlflow-artifacts:").trim_start_matches('/');
     let base = "/api/2.0/mlflow-artifacts/mpu";
-    let begin = json!({"path": name, "num_parts": 2});
-    let begun = ok(world.post(&format!("{base}/create/{folder}"), begin).await);
+    let asked = json!({"path": name, "num_parts": 2});
+    let begun = ok(world.post(&format!("{base}/create/{folder}"), asked).await);
     let mut sent = Vec::new();
     for (at, content) in parts.iter().enumerate() {
         let url = begun["credentials"][at]["url"].as_str().unwrap();
@@ -261,7 +261,7 @@ async fn files_in_parts_are_read_for_their_digest() {
         assert_eq!(shown["files"][0]["sha256"], Sha256::of(b"first second").to_string());
         ok(set(&world, "1").await);
         upload_in_parts(&world, &uri, "w.bin", ["first", " third"]).await;
-        refused(set(&world, "1").await, 409, "RESOURCE_CONFLICT", "\"w.bin\" is not the one");
+        refused(set(&world, "1").await, 409, "RESOURCE_CONFLICT", "\"w.bin\" was uploaded anew");
     })
     .await;
 }

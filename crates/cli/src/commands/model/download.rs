@@ -7,8 +7,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
+use super::Which;
 use super::api::Api;
-use super::{Which, nothing_here};
+use super::proof::nothing_here;
 use crate::client::{Call, Client, broken_stream};
 use crate::commands::object::hex;
 use crate::context::Context;

@@ -8,9 +8,10 @@ use aws_lc_rs::digest;
 use falaj_registry::signing::{Manifest, PublicKey, verify as check};
 use reqwest::Method;
 
+use super::Which;
 use super::api::{Api, below};
 use super::download::SIGNATURE;
-use super::{Which, nothing_here};
+use super::proof::nothing_here;
 use crate::client::Client;
 use crate::commands::object::hex;
 use crate::context::Context;
