@@ -9,7 +9,7 @@ use clap::CommandFactory;
 use crate::cli::Cli;
 
 /// The commands in the order a newcomer meets them.
-const GROUPS: [(&str, &[&str]); 10] = [
+const GROUPS: [(&str, &[&str]); 9] = [
     ("Run a server", &["init", "serve", "doctor", "config", "backup", "restore"]),
     ("Sign in", &["login", "whoami", "token"]),
     ("People and permissions", &["tenant", "project", "user", "service-account", "role", "policy"]),

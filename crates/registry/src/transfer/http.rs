@@ -36,7 +36,7 @@ async fn import(
     ctx: Ctx,
     input: Input<ProjectPath, (), Models>,
 ) -> Result<Created<ModelsHere>> {
-    let place = m.places.named(&ctx, input.path.tenant, input.path.project).await?;
+    let place = m.places.named(&ctx, &input.path.tenant, &input.path.project).await?;
     let call = Call { ctx, place, connection: None };
     m.registry.import_models(&call, input.body).await.map(Created)
 }

@@ -12,6 +12,7 @@ use super::content::Content;
 use super::path::ArtifactPath;
 use super::store;
 use crate::Tracking;
+use crate::run::load::load;
 use crate::run::{Run, RunId, store as runs};
 
 /// The first files below a folder, however deep, in the order of their paths.
@@ -39,7 +40,7 @@ impl Tracking {
                 if home.is_none_or(|home| home.project != project) {
                     return Ok(None);
                 }
-                Ok(runs::load(tx, &[run])?.pop())
+                Ok(load(tx, &[run])?.pop())
             })
             .await
     }

@@ -12,6 +12,7 @@ use super::wire::{Asked, Here, ModelHere, RunHere};
 use crate::access::resource;
 use crate::dataset::{DatasetInput, store as lineage};
 use crate::logged_model::{LoggedModel, ModelId, store as models};
+use crate::run::load::load;
 use crate::run::{Run, RunId, store as runs};
 use crate::{IMPORT_CHECK, Tracking, key, metric};
 
@@ -45,7 +46,7 @@ impl Tracking {
                     seen.push(id);
                 }
             }
-            for run in runs::load(tx, &seen)? {
+            for run in load(tx, &seen)? {
                 here.runs.push(run_here(tx, &run)?);
             }
             for id in model_ids {

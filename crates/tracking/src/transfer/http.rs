@@ -66,7 +66,7 @@ struct ProjectPath {
 
 impl Moving {
     async fn call(&self, ctx: Ctx, path: ProjectPath) -> Result<Call> {
-        let place = self.places.named(&ctx, path.tenant, path.project).await?;
+        let place = self.places.named(&ctx, &path.tenant, &path.project).await?;
         Ok(Call { ctx, place, connection: None })
     }
 }
