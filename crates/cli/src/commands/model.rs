@@ -215,16 +215,13 @@ impl Model {
                     None => format!("model {name} and all its versions"),
                 };
                 confirm(sure.yes, &format!("Deleting {what}"), &name).await?;
-                let gone = match version {
-                    Some(version) => {
-                        let body = json!({"name": name, "version": version.to_string()});
-                        api.send(Method::DELETE, "model-versions/delete", body).await?
-                    }
-                    None => {
-                        let body = json!({ "name": name });
-                        api.send(Method::DELETE, "registered-models/delete", body).await?
-                    }
+                let (path, body) = if let Some(version) = version {
+                    let body = json!({"name": name, "version": version.to_string()});
+                    ("model-versions/delete", body)
+                } else {
+                    ("registered-models/delete", json!({ "name": name }))
                 };
+                let gone = api.send(Method::DELETE, path, body).await?;
                 out.done(&gone, &format!("deleted {what}"))
             }
         }

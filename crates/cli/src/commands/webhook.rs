@@ -23,8 +23,8 @@ pub(crate) struct Webhook {
 enum Commands {
     /// Create a webhook
     ///
-    /// Its host must be in the server's registry.webhooks.allowed_hosts. The secret, which signs
-    /// what is sent, is read from FALAJ_WEBHOOK_SECRET.
+    /// Its host must be in the server's `registry.webhooks.allowed_hosts`. The secret, which signs
+    /// what is sent, is read from `FALAJ_WEBHOOK_SECRET`.
     #[command(after_help = "Example:\n  \
         falaj webhook create ci https://hooks.example.com/models --event model_version.created \
         --event model_version_alias.created -t acme -p vision")]
@@ -206,6 +206,7 @@ fn event(text: &str) -> Result<Value, String> {
     }
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "the shape of a parser")]
 fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
 }

@@ -31,7 +31,7 @@ fn routes(name: &str) -> Vec<(Method, String, Value, &'static str)> {
         (Method::PATCH, format!("{rm}/update"), body(json!({})), "model:write"),
         (Method::POST, format!("{rm}/set-tag"), body(json!({"key": "k"})), "model:write"),
         (Method::DELETE, format!("{rm}/delete-tag"), body(json!({"key": "k"})), "model:write"),
-        (Method::POST, format!("{mv}/create"), body(json!({"source": "s3://b"})), "model:write"),
+        (Method::POST, format!("{mv}/create"), body(json!({"source": "s3://b/m"})), "model:write"),
         (Method::PATCH, format!("{mv}/update"), body(json!({"version": "1"})), "model:write"),
         (
             Method::POST,

@@ -139,7 +139,7 @@ async fn prompts_hide_among_models() {
             {"key": "mlflow.prompt.text", "value": "Hello {{name}}"}]);
         let version = json!({"name": "prompt", "source": "dummy-source", "tags": text});
         ok(world.post("/model-versions/create", version).await);
-        let bad = json!({"name": "prompt", "source": "s3://b", "tags": text});
+        let bad = json!({"name": "prompt", "source": "s3://b/m", "tags": text});
         let why = "Prompt sources must use an MLflow placeholder.";
         refused(world.post("/model-versions/create", bad).await, 400, BAD, why);
         for (filter, found) in [

@@ -74,7 +74,9 @@ impl Card {
                     fields[name] = Value::from(value);
                 }
                 if let Some(fields) = fields.as_object_mut() {
-                    unset.iter().for_each(|name| drop(fields.remove(name)));
+                    for name in &unset {
+                        fields.remove(name);
+                    }
                 }
                 if let Some(file) = markdown {
                     let text = std::fs::read_to_string(&file).map_err(file_error("read", &file))?;

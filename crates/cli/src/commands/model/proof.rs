@@ -45,7 +45,7 @@ pub(super) enum Proof {
         #[command(flatten)]
         place: InProject,
     },
-    /// Print the bill of materials of a version (CycloneDX)
+    /// Print the bill of materials of a version (`CycloneDX`)
     #[command(after_help = "Example:\n  falaj model bom diabetes 3 > diabetes.cdx.json")]
     Bom {
         #[command(flatten)]
