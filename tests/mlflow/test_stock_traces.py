@@ -239,6 +239,6 @@ def test_one_bad_span_does_not_spoil_a_request(target, tracking, experiment):
     answer = otlp(target, experiment, [span(201), span(202, spanId="")])
     assert answer.status_code == 200 and answer.json()["partialSuccess"]["rejectedSpans"] == "1"
     assert "span_id" in answer.json()["partialSuccess"]["errorMessage"]
-    assert otlp(target, experiment, [span(203, spanId="")]).status_code == 400
+    assert otlp(target, experiment, [span(203, spanId="")]).status_code == 422
     assert otlp(target, experiment, [span(n) for n in range(1, 10_050)]).status_code == 413
-    assert otlp(target, experiment, [{**span(204), "traceId": "xyz"}]).status_code == 400
+    assert otlp(target, experiment, [{**span(204), "traceId": "xyz"}]).status_code == 422

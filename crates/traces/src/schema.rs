@@ -8,7 +8,8 @@ pub static MIGRATIONS: &[Migration] = &[Migration { version: 1, name: "traces", 
 /// same. Tags and metadata are JSON in the row itself, because searches look at every one of them.
 /// A span's `content` is its OTLP message; `tokens` and `cost` are the few numbers of it that a
 /// trace adds up, beside it so that adding up does not read it. Nothing refers to an experiment in a
-/// way that would keep it: traces of one that is gone are swept away afterwards.
+/// way that would keep it: traces of one that is gone are swept away afterwards. A link names its
+/// trace by id, because clients tie traces to runs before those have arrived.
 const TRACES: &str = "
     CREATE TABLE trace (
         no BLOB PRIMARY KEY, project TEXT NOT NULL, experiment INTEGER NOT NULL, id TEXT NOT NULL,
@@ -25,5 +26,5 @@ const TRACES: &str = "
         trace BLOB NOT NULL, id TEXT NOT NULL, created_at INTEGER NOT NULL, body TEXT NOT NULL,
         PRIMARY KEY (trace, id)) CLUSTERED;
     CREATE TABLE trace_link (
-        trace BLOB NOT NULL, kind INTEGER NOT NULL, target TEXT NOT NULL,
-        PRIMARY KEY (trace, kind, target)) CLUSTERED;";
+        project TEXT NOT NULL, trace TEXT NOT NULL, kind INTEGER NOT NULL, target TEXT NOT NULL,
+        PRIMARY KEY (project, trace, kind, target)) CLUSTERED;";

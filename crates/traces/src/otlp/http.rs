@@ -10,7 +10,7 @@ use falaj_base::{Error, Result, code};
 use falaj_mlflow::error::refused;
 use falaj_mlflow::{Api, Call, Places};
 use falaj_web::{Doc, Endpoint};
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, Method, StatusCode, header};
 use prost::Message;
 use serde_json::json;
 
@@ -39,10 +39,10 @@ pub(crate) fn routes(traces: Arc<Traces>, places: Places) -> Vec<Endpoint> {
 
 async fn export(t: Arc<Traces>, call: Call, request: Request) -> Result<Response> {
     let json = is_json(request.headers())?;
-    let experiment = named(request.headers(), EXPERIMENT)?.ok_or_else(|| {
+    let Some(experiment) = named(request.headers(), EXPERIMENT)? else {
         let text = format!("the header {EXPERIMENT} must name the experiment of the spans");
-        Error::new(&code::INVALID_INPUT, text).at(EXPERIMENT)
-    })?;
+        return unusable(text);
+    };
     let run = named(request.headers(), RUN)?;
     let body: Bytes = request.extract().await.map_err(|rejection| {
         Error::new(&code::TOO_LARGE, "the body is larger than this route accepts")
@@ -55,8 +55,21 @@ async fn export(t: Arc<Traces>, call: Call, request: Request) -> Result<Response
         span_parts: config.max_span_parts,
     };
     let batch = if json { from_json(&body, &limits)? } else { from_protobuf(&body, &limits)? };
+    if let Some(why) = batch.why.as_ref().filter(|_| batch.spans.is_empty()) {
+        return unusable(format!("Cannot convert OpenTelemetry span to MLflow span: {why}"));
+    }
     let logged = t.log_spans(&call, experiment.parse()?, batch, run).await?;
     answer(logged, json)
+}
+
+/// A request that can be read and means nothing is answered with 422, as in MLflow.
+fn unusable(message: String) -> Result<Response> {
+    let body = json!({ "error_code": "INVALID_PARAMETER_VALUE", "message": message });
+    Response::builder()
+        .status(StatusCode::UNPROCESSABLE_ENTITY)
+        .header(header::CONTENT_TYPE, JSON)
+        .body(Body::from(body.to_string()))
+        .map_err(Error::internal)
 }
 
 fn is_json(headers: &HeaderMap) -> Result<bool> {

@@ -122,6 +122,7 @@ struct JsonPair {
 /// At most one of these is given; none is a value that is not there.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+#[allow(clippy::struct_field_names, reason = "the protocol's own names")]
 struct JsonAny {
     string_value: Option<String>,
     bool_value: Option<bool>,

@@ -33,7 +33,7 @@ fn write_any(out: &mut String, value: Option<&Any>) {
             }
             out.push(']');
         }
-        Some(Any::Map(map)) => write_map(out, &map.values, |out, value| write_any(out, value)),
+        Some(Any::Map(map)) => write_map(out, &map.values, write_any),
     }
 }
 
@@ -79,7 +79,10 @@ pub fn quote(out: &mut String, text: &str) {
             '\t' => out.push_str("\\t"),
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
-            c if c < ' ' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if c < ' ' => {
+                let escaped = format!("\\u{:04x}", u32::from(c));
+                out.push_str(&escaped);
+            }
             c => out.push(c),
         }
     }

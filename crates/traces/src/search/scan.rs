@@ -120,7 +120,7 @@ impl Wanted {
             said = assessments::of_trace(tx, trace.no)?;
         }
         if self.looks.links {
-            links = store::links(tx, trace.no)?;
+            links = store::links(tx, trace.project, &trace.id)?;
         }
         let seen = Seen { trace, assessments: &said, links: &links, spans: None };
         if !self.looks.spans {

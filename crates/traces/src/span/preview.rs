@@ -29,7 +29,7 @@ pub fn cut(text: &str) -> String {
     short
 }
 
-/// The messages of a chat, in any of the shapes that OpenAI's APIs have had.
+/// The messages of a chat, in any of the shapes that the usual APIs have had.
 fn messages(value: &Value, depth: usize) -> Option<Vec<&Value>> {
     let fields = value.as_object()?;
     let list = |name: &str| fields.get(name)?.as_array().filter(|list| !list.is_empty());

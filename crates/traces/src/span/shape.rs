@@ -100,6 +100,11 @@ fn link(link: &Link) -> Value {
     all
 }
 
+fn hex(bytes: &[u8]) -> String {
+    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
 /// As MLflow keeps it, in Python's manner of JSON: this is what text filters look at.
 pub(crate) fn content(span: &Span) -> String {
     let mut out = String::with_capacity(256);
@@ -116,11 +121,13 @@ pub(crate) fn content(span: &Span) -> String {
     }
     text(&mut out, ", \"name\": ", &span.name);
     let (start, end) = (span.start_time_unix_nano, span.end_time_unix_nano);
-    out.push_str(&format!(", \"start_time_unix_nano\": {start}, \"end_time_unix_nano\": {end}"));
+    let times = format!(", \"start_time_unix_nano\": {start}, \"end_time_unix_nano\": {end}");
+    out.push_str(&times);
     out.push_str(", \"events\": [");
     for (at, event) in span.events.iter().enumerate() {
         text(&mut out, if at == 0 { "{\"name\": " } else { ", {\"name\": " }, &event.name);
-        out.push_str(&format!(", \"time_unix_nano\": {}, \"attributes\": ", event.time_unix_nano));
+        let time = format!(", \"time_unix_nano\": {}, \"attributes\": ", event.time_unix_nano);
+        out.push_str(&time);
         write_map(&mut out, &event.attributes, |out, value| out.push_str(&dumped(value)));
         out.push('}');
     }
@@ -134,8 +141,7 @@ pub(crate) fn content(span: &Span) -> String {
     for (at, link) in span.links.iter().enumerate() {
         let trace = TraceId::of_otel(&link.trace_id).map(|id| id.to_string()).unwrap_or_default();
         text(&mut out, if at == 0 { "{\"trace_id\": " } else { ", {\"trace_id\": " }, &trace);
-        let id: String = link.span_id.iter().map(|byte| format!("{byte:02x}")).collect();
-        text(&mut out, ", \"span_id\": ", &id);
+        text(&mut out, ", \"span_id\": ", &hex(&link.span_id));
         out.push_str(", \"attributes\": ");
         write_map(&mut out, &link.attributes, |out, value| out.push_str(&dumped(value)));
         out.push('}');

@@ -93,7 +93,7 @@ impl Traces {
                     let ended = spans.iter().any(|span| span.parent.is_none());
                     let trace = write.spans(tx, id, spans, &seen, &mut outcome)?;
                     if let (Some(run), true) = (&run, ended) {
-                        store::add_link(tx, trace.no, LinkKind::Run, &run.to_string())?;
+                        store::add_link(tx, (project, &trace.id), LinkKind::Run, &run.to_string())?;
                     }
                     names.push(trace.id.to_string());
                 }
@@ -134,8 +134,10 @@ impl Write<'_> {
     ) -> Result<Trace> {
         let found = store::find(tx, self.project, &id)?;
         let is_new = found.is_none();
-        let mut trace =
-            found.unwrap_or_else(|| Trace { timestamp: i64::MAX, ..empty(self.experiment, id) });
+        let mut trace = found.unwrap_or_else(|| Trace {
+            timestamp: i64::MAX,
+            ..empty(self.project, self.experiment, id)
+        });
         if !seen.contains(&trace.experiment) {
             return Err(moved(&trace.id));
         }

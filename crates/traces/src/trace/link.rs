@@ -6,8 +6,8 @@ use falaj_mlflow::error::{invalid, refused};
 use falaj_store::record::Change;
 use serde_json::json;
 
+use super::id::TraceId;
 use super::store;
-use crate::access::no_trace;
 use crate::{TRACE_WRITE, Traces};
 
 /// The most traces in one request, as in MLflow.
@@ -21,7 +21,7 @@ pub(crate) enum LinkKind {
 }
 
 impl Traces {
-    /// Ties traces to a run. Those that are not there are passed over, as in MLflow.
+    /// Ties traces to a run, also those that have not arrived yet: clients send them later.
     pub(crate) async fn link_to_run(
         &self,
         call: &Call,
@@ -37,18 +37,21 @@ impl Traces {
             .at("trace_ids"));
         }
         let run = self.tracking().home(call, run, &TRACE_WRITE).await?;
-        let homes = self.homes(call, traces, &TRACE_WRITE).await?;
-        let (ctx, most) = (call.ctx.clone(), self.config().max_assessments);
+        let ids: Vec<TraceId> = traces.iter().filter_map(|id| TraceId::parse(id)).collect();
+        let there = self.addresses(call, ids.clone()).await?;
+        let allowed = self.homes(call, traces, &TRACE_WRITE).await?;
+        let is_closed = |id: &TraceId| {
+            there.iter().any(|found| found.id == *id) && !allowed.iter().any(|home| home.id == *id)
+        };
+        let ids: Vec<TraceId> = ids.into_iter().filter(|id| !is_closed(id)).collect();
+        let (ctx, project, most) = (call.ctx.clone(), call.place.id, self.config().max_assessments);
         self.db()
             .write(move |tx| {
-                for home in &homes {
-                    if !store::hold(tx, home.no)? {
-                        continue;
-                    }
-                    store::add_link(tx, home.no, LinkKind::Run, &run.run.to_string())?;
-                    check_count(store::links(tx, home.no)?.len(), most)?;
+                for id in &ids {
+                    store::add_link(tx, (project, id), LinkKind::Run, &run.run.to_string())?;
+                    check_count(store::links(tx, project, id)?.len(), most)?;
                 }
-                let ids: Vec<&str> = homes.iter().map(|home| home.id.as_str()).collect();
+                let ids: Vec<&str> = ids.iter().map(TraceId::as_str).collect();
                 let data = json!({ "run_id": run.run.to_string(), "trace_ids": ids });
                 let change = Change::new(&TRACE_WRITE, &run.resource)
                     .event("trace.linked", &data)
@@ -73,16 +76,13 @@ impl Traces {
             }
         }
         let home = self.home(call, trace, &TRACE_WRITE).await?;
-        let (ctx, most) = (call.ctx.clone(), self.config().max_assessments);
+        let (ctx, project, most) = (call.ctx.clone(), call.place.id, self.config().max_assessments);
         self.db()
             .write(move |tx| {
-                if !store::hold(tx, home.no)? {
-                    return Err(no_trace(home.id.as_str()));
-                }
                 for prompt in &prompts {
-                    store::add_link(tx, home.no, LinkKind::Prompt, prompt)?;
+                    store::add_link(tx, (project, &home.id), LinkKind::Prompt, prompt)?;
                 }
-                check_count(store::links(tx, home.no)?.len(), most)?;
+                check_count(store::links(tx, project, &home.id)?.len(), most)?;
                 let data = json!({ "trace_id": home.id.as_str(), "prompts": prompts });
                 let change = Change::new(&TRACE_WRITE, &home.resource)
                     .event("trace.linked", &data)

@@ -1,6 +1,6 @@
 //! What the verbs on traces share: changing one, alone at it and on record.
 
-use falaj_base::{Action, Error, Result, code};
+use falaj_base::{Action, Error, ProjectId, Result, code};
 use falaj_mlflow::Call;
 use falaj_store::db::Tx;
 use falaj_store::record::Change;
@@ -54,15 +54,16 @@ impl Traces {
 }
 
 /// What is held by whoever changes a trace.
-pub(crate) fn lock(project: falaj_base::ProjectId, id: &TraceId) -> String {
+pub(crate) fn lock(project: ProjectId, id: &TraceId) -> String {
     format!("trace/{project}/{id}")
 }
 
 /// A trace of which nothing is known yet.
-pub(crate) fn empty(experiment: &Experiment, id: TraceId) -> Trace {
+pub(crate) fn empty(project: ProjectId, experiment: &Experiment, id: TraceId) -> Trace {
     let location = format!("{}/traces/{id}/artifacts", experiment.artifact_location);
     Trace {
         no: Uuid::now_v7(),
+        project,
         id,
         experiment: experiment.no,
         experiment_id: experiment.id,

@@ -57,7 +57,8 @@ impl Traces {
                 tx.lock(&lock(project, &new.id))?;
                 let found = store::find(tx, project, &new.id)?;
                 let is_new = found.is_none();
-                let mut trace = found.unwrap_or_else(|| empty(&experiment, new.id.clone()));
+                let mut trace =
+                    found.unwrap_or_else(|| empty(project, &experiment, new.id.clone()));
                 if !is_new && !seen.contains(&trace.experiment) {
                     return Err(moved(&trace.id));
                 }

@@ -11,7 +11,8 @@ use super::trace::{Pairs, Trace};
 use crate::access::no_trace;
 use crate::span::store::key;
 
-const COLUMNS: &str = "t.no, t.id, t.experiment, e.id AS experiment_id, t.timestamp, t.duration,
+const COLUMNS: &str =
+    "t.no, t.project, t.id, t.experiment, e.id AS experiment_id, t.timestamp, t.duration,
     t.state, t.spans, t.size, t.client_request_id, t.request_preview, t.response_preview, t.tags,
     t.metadata";
 
@@ -192,32 +193,42 @@ pub(crate) fn delete(tx: &mut Tx<'_>, traces: &[Uuid]) -> Result<u64> {
     for traces in traces.chunks(LISTED) {
         let keys: Vec<Value> = traces.iter().map(|no| key(*no)).collect();
         let these = list(1, keys.len());
+        let links = format!(
+            "DELETE FROM trace_link WHERE (project, trace) IN
+                 (SELECT project, id FROM trace WHERE no IN ({these}))"
+        );
+        tx.execute(&links, &keys)?;
         deleted += tx.execute(&format!("DELETE FROM trace WHERE no IN ({these})"), &keys)?;
-        for table in ["trace_span", "trace_assessment", "trace_link"] {
+        for table in ["trace_span", "trace_assessment"] {
             tx.execute(&format!("DELETE FROM {table} WHERE trace IN ({these})"), &keys)?;
         }
     }
     Ok(deleted)
 }
 
-/// Keeps a trace from being deleted until the end of the transaction; whether it is there.
-pub(crate) fn hold(tx: &mut Tx<'_>, trace: Uuid) -> Result<bool> {
-    let sql = "UPDATE trace SET spans = spans WHERE no = $1";
-    Ok(tx.execute(sql, &params![key(trace)])? > 0)
-}
-
-pub(crate) fn add_link(tx: &mut Tx<'_>, trace: Uuid, kind: LinkKind, target: &str) -> Result<()> {
+pub(crate) fn add_link(
+    tx: &mut Tx<'_>,
+    (project, trace): (ProjectId, &TraceId),
+    kind: LinkKind,
+    target: &str,
+) -> Result<()> {
     tx.execute(
-        "INSERT INTO trace_link (trace, kind, target) VALUES ($1, $2, $3)
-         ON CONFLICT (trace, kind, target) DO NOTHING",
-        &params![key(trace), kind as i64, target],
+        "INSERT INTO trace_link (project, trace, kind, target) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (project, trace, kind, target) DO NOTHING",
+        &params![project, trace, kind as i64, target],
     )
     .map(drop)
 }
 
-pub(crate) fn links(tx: &mut Tx<'_>, trace: Uuid) -> Result<Vec<(i64, String)>> {
-    let rows =
-        tx.query("SELECT kind, target FROM trace_link WHERE trace = $1", &params![key(trace)])?;
+pub(crate) fn links(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    trace: &TraceId,
+) -> Result<Vec<(i64, String)>> {
+    let rows = tx.query(
+        "SELECT kind, target FROM trace_link WHERE project = $1 AND trace = $2",
+        &params![project, trace],
+    )?;
     rows.iter().map(|row| Ok((row.get("kind")?, row.get("target")?))).collect()
 }
 
@@ -246,6 +257,7 @@ fn read(row: &Row) -> Result<Trace> {
     };
     Ok(Trace {
         no: number(row, "no")?,
+        project: row.get("project")?,
         id: row.get("id")?,
         experiment: row.get("experiment")?,
         experiment_id: row.get("experiment_id")?,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use falaj_base::Result;
+use falaj_base::{ProjectId, Result};
 use falaj_mlflow::error::invalid;
 use falaj_store::db::{FromValue, Value};
 use falaj_tracking::ExperimentId;
@@ -98,6 +98,7 @@ pub(crate) type Pairs = BTreeMap<String, String>;
 pub struct Trace {
     /// Its number in the database.
     pub no: Uuid,
+    pub project: ProjectId,
     pub id: TraceId,
     /// The experiment's number in the database.
     pub experiment: i64,

@@ -109,7 +109,7 @@ impl Traces {
     ) -> Result<Trace> {
         let experiment = self.tracking().experiment(call, experiment, &TRACE_WRITE).await?;
         require_active(&experiment)?;
-        let mut trace = empty(&experiment, TraceId::new());
+        let mut trace = empty(call.place.id, &experiment, TraceId::new());
         trace.timestamp = start.timestamp_ms.unwrap_or(0);
         let metadata = pairs("request_metadata", start.request_metadata)?;
         merge(&mut trace, pairs("tags", start.tags)?, metadata)?;

@@ -31,7 +31,7 @@ async fn a_trace_that_is_full_takes_no_more() {
             json!([span(2, 1, 0, long.clone()), span(2, 2, 1, long.clone()), span(2, 3, 1, long)]);
         assert_eq!(world.log(big).await.1["partialSuccess"]["rejectedSpans"], "1");
         let huge = json!([span(3, 1, 0, json!({"name": "x".repeat(1100)}))]);
-        assert_eq!(world.log(huge).await.0, 400);
+        assert_eq!(world.log(huge).await.0, 422);
         assert_eq!(world.count("trace_span").await, 5);
     })
     .await;

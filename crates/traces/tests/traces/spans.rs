@@ -105,7 +105,7 @@ async fn deleting_takes_everything_along() {
         world.post(&format!("{V3}/{}/assessments", trace_id(1)), good).await;
         let run = world.post("/api/2.0/mlflow/runs/create", json!({"experiment_id": "0"})).await;
         let run = run["run"]["info"]["run_id"].clone();
-        let link = json!({"trace_ids": [trace_id(1), "tr-none"], "run_id": run});
+        let link = json!({"trace_ids": [trace_id(1), trace_id(2)], "run_id": run});
         world.post("/api/2.0/mlflow/traces/link-to-run", link).await;
         let delete =
             |body: Value| world.send(Method::POST, "/api/2.0/mlflow/traces/delete-traces", body);
