@@ -76,7 +76,7 @@ pub const fn plain_value(value: f64) -> f64 {
     }
 }
 
-/// Spreads every bit over all others (the finaliser of SplitMix64).
+/// Spreads every bit over all others (the finaliser of `SplitMix64`).
 const fn mixed(mut bits: u64) -> u64 {
     bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
