@@ -3,10 +3,10 @@
 
 use falaj_base::{SetDigest, digest};
 
-use crate::record::{Dataset, LoggedModel, Pairs, RegisteredModel, Run, Series, Version};
+use crate::record::{Dataset, LoggedModel, RegisteredModel, Run, Series, Version};
 
 #[must_use]
-pub fn pairs(pairs: &Pairs) -> String {
+pub fn pairs(pairs: &[(String, String)]) -> String {
     SetDigest::of_pairs(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))).to_string()
 }
 

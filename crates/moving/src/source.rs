@@ -36,14 +36,11 @@ impl Source {
             let sql = SqlStore::postgres(&url, workspace).await?;
             return Ok(Self(Kind::Sql(Box::new(sql))));
         }
-        let path = match crate::artifact::local_path(uri) {
-            Some(path) => path,
-            None => {
-                return Err(Error::Unsupported(format!(
-                    "`{scheme}` is not a store that can be read: give a folder (mlruns), \
-                     sqlite:///path or postgresql://…"
-                )));
-            }
+        let Some(path) = crate::artifact::local_path(uri) else {
+            return Err(Error::Unsupported(format!(
+                "`{scheme}` is not a store that can be read: give a folder (mlruns), \
+                 sqlite:///path or postgresql://…"
+            )));
         };
         if path.is_file() {
             let sql = SqlStore::sqlite(&path, workspace).await?;

@@ -37,15 +37,10 @@ pub(crate) fn read(path: &Path) -> Result<Fields> {
 }
 
 pub(crate) fn parse(text: &str) -> Result<Node, String> {
-    let mut events = Parser::new_from_str(text);
     let mut stack: Vec<Open> = Vec::new();
     let mut whole = None;
-    loop {
-        let event = match events.next() {
-            Some(Ok((event, _))) => event,
-            Some(Err(error)) => return Err(format!("not valid YAML: {error}")),
-            None => break,
-        };
+    for event in Parser::new_from_str(text) {
+        let (event, _) = event.map_err(|error| format!("not valid YAML: {error}"))?;
         let done = match event {
             Event::Scalar(text, style, _, _) => Some(scalar(&text, style)),
             Event::SequenceStart(..) => {

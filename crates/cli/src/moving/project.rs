@@ -26,24 +26,24 @@ const MAX_REPLY: usize = 1 << 20;
 pub(crate) struct Project {
     pub(crate) client: Client,
     tenant: String,
-    project: String,
+    name: String,
 }
 
 impl Project {
     pub(crate) fn new(client: Client, place: InProject) -> Self {
-        Self { client, tenant: place.place.tenant, project: place.project }
+        Self { client, tenant: place.place.tenant, name: place.project }
     }
 
     /// A call below the project's own part of the API.
     pub(crate) fn call(&self, method: Method, below: &[&str]) -> Result<Call> {
-        let mut path = vec!["v1", "tenants", &self.tenant, "projects", &self.project];
+        let mut path = vec!["v1", "tenants", &self.tenant, "projects", &self.name];
         path.extend(below);
         self.client.call(method, &path)
     }
 
     /// A call of MLflow's protocol in the project.
     pub(crate) fn mlflow(&self, method: Method, below: &str) -> Result<Call> {
-        let mut path = vec!["t", &self.tenant, &self.project, "api", "2.0"];
+        let mut path = vec!["t", &self.tenant, &self.name, "api", "2.0"];
         path.extend(below.split('/'));
         self.client.call(method, &path)
     }

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 
 #[derive(Debug)]
 pub(super) enum Engine {
-    Sqlite(Connection),
+    Sqlite(Box<Connection>),
     Postgres(Box<Client>),
 }
 
@@ -74,7 +74,7 @@ impl Engine {
             connection.execute_batch("BEGIN; SELECT 1 FROM sqlite_master LIMIT 1;")?;
             Ok(connection)
         };
-        open().map(Self::Sqlite).map_err(|cause: rusqlite::Error| Error::Read {
+        open().map(Box::new).map(Self::Sqlite).map_err(|cause: rusqlite::Error| Error::Read {
             what: path.display().to_string(),
             cause: cause.to_string(),
         })

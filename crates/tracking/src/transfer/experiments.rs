@@ -112,30 +112,29 @@ fn import(tx: &mut Tx<'_>, project: ProjectId, one: &ExperimentIn, dry: bool) ->
     let found = same(tx, project, &one.id, &one.name, one.created_at)?;
     let created = found.is_none();
     let landed = |id: ExperimentId| Landed { source: one.id.clone(), id: id.to_string(), created };
-    let found = match found {
-        Some(found) => found,
-        None => {
-            let wanted: ExperimentId = one.id.parse()?;
-            let free = wanted != ExperimentId::DEFAULT
-                && wanted.0 < LAST_ID
-                && store::number(tx, project, wanted)?.is_none();
-            let id = if free { wanted } else { store::next_id(tx, project)? };
-            if dry {
-                return Ok(landed(id));
-            }
-            let made = Experiment {
-                no: key::next(tx, "experiment")?,
-                id,
-                name: one.name.clone(),
-                artifact_location: format!("mlflow-artifacts:/{id}"),
-                stage: Stage::Active,
-                created_at: one.created_at,
-                updated_at: one.updated_at,
-                tags: Vec::new(),
-            };
-            store::insert(tx, project, &made)?;
-            made
+    let found = if let Some(found) = found {
+        found
+    } else {
+        let wanted: ExperimentId = one.id.parse()?;
+        let free = wanted != ExperimentId::DEFAULT
+            && wanted.0 < LAST_ID
+            && store::number(tx, project, wanted)?.is_none();
+        let id = if free { wanted } else { store::next_id(tx, project)? };
+        if dry {
+            return Ok(landed(id));
         }
+        let made = Experiment {
+            no: key::next(tx, "experiment")?,
+            id,
+            name: one.name.clone(),
+            artifact_location: format!("mlflow-artifacts:/{id}"),
+            stage: Stage::Active,
+            created_at: one.created_at,
+            updated_at: one.updated_at,
+            tags: Vec::new(),
+        };
+        store::insert(tx, project, &made)?;
+        made
     };
     if !dry {
         // Its runs have stages of their own.

@@ -1,6 +1,7 @@
 //! Logged models on their way in, with the runs that used or made them.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use falaj_base::{Error, Result, code};
 use falaj_mlflow::Call;
@@ -35,8 +36,8 @@ impl Tracking {
         for model in batch.logged_models {
             check(&model, most)?;
             let id: ExperimentId = model.experiment.parse()?;
-            if !experiments.contains_key(&id) {
-                experiments.insert(id, self.experiment(call, id, &IMPORT).await?);
+            if let Entry::Vacant(unknown) = experiments.entry(id) {
+                unknown.insert(self.experiment(call, id, &IMPORT).await?);
             }
             if let Some(home) = experiments.get(&id) {
                 ready.push(self.prepared(call, model, home).await?);

@@ -1,5 +1,6 @@
 //! Runs on their way in: all but their points and files.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use falaj_base::{Error, Result, code};
@@ -13,6 +14,9 @@ use crate::experiment::{Experiment, ExperimentId, Stage};
 use crate::key::{KeyKind, Learned};
 use crate::run::{RunId, RunStatus};
 use crate::{IMPORT, Tracking};
+
+/// A parameter or tag, and the run it is of.
+type OfRun<'a> = (RunId, &'a (String, String));
 
 /// A run that was checked, with the number of its experiment.
 struct Ready {
@@ -33,8 +37,8 @@ impl Tracking {
         for run in batch.runs {
             check(&run, most)?;
             let id: ExperimentId = run.experiment.parse()?;
-            if !experiments.contains_key(&id) {
-                experiments.insert(id, self.experiment(call, id, &IMPORT).await?);
+            if let Entry::Vacant(unknown) = experiments.entry(id) {
+                unknown.insert(self.experiment(call, id, &IMPORT).await?);
             }
             ready.extend(experiments.get(&id).map(|home| prepared(run, home)).transpose()?);
         }
@@ -75,7 +79,7 @@ impl Tracking {
                 |run| &run.tags,
             ),
         ] {
-            let mut by_experiment: BTreeMap<i64, Vec<(RunId, &(String, String))>> = BTreeMap::new();
+            let mut by_experiment: BTreeMap<i64, Vec<OfRun<'_>>> = BTreeMap::new();
             for one in ready {
                 let all = by_experiment.entry(one.experiment).or_default();
                 all.extend(pairs(&one.run).iter().map(|pair| (one.id, pair)));

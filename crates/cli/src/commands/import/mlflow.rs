@@ -16,7 +16,7 @@ use crate::moving::{Account, Kind, Project};
 
 #[derive(Debug, Args)]
 pub(crate) struct Mlflow {
-    /// A folder (mlruns), sqlite:///path/mlflow.db or postgresql://user@host/database.
+    /// A folder (mlruns), `sqlite:///path/mlflow.db` or `postgresql://user@host/database`.
     #[arg(env = "FALAJ_MLFLOW_SOURCE", hide_env_values = true)]
     source: String,
     #[command(flatten)]
