@@ -122,7 +122,7 @@ async fn what_is_written_reads_the_same() {
     let source = Source::open(&uri, "default").await.unwrap();
     assert_eq!(source.experiments().await.unwrap(), [experiment]);
     let ids = source.run_ids("7").await.unwrap();
-    assert_eq!(source.runs("7", &ids).await.unwrap(), [run.clone()]);
+    assert_eq!(source.runs("7", &ids).await.unwrap(), std::slice::from_ref(&run));
     let read = source.series("7", &run.id).await.unwrap();
     assert_eq!(digest::points(&read), digest::points(&series(&run)));
     assert_eq!(source.logged_models("7").await.unwrap(), [model]);

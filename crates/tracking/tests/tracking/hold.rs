@@ -18,11 +18,11 @@ async fn nothing_under_a_hold_is_deleted_for_good() {
         let (run, root) = world.run_in(&call, held).await;
         let (other, _) = world.run_in(&call, free).await;
         world.put(&format!("{root}/a.txt"), "evidence").await;
-        let hold = json!({ "reason": "case 12", "experiment_id": held.to_string() });
-        let set = world.native(Method::PUT, "holds/case-12", hold.clone()).await;
+        let order = json!({ "reason": "case 12", "experiment_id": held.to_string() });
+        let set = world.native(Method::PUT, "holds/case-12", order.clone()).await;
         assert_eq!(set["set_by_name"], "test");
         // The same again is the same; other words are refused.
-        world.native(Method::PUT, "holds/case-12", hold).await;
+        world.native(Method::PUT, "holds/case-12", order).await;
         let changed = json!({ "reason": "other" });
         assert_eq!(world.native_try(Method::PUT, "holds/case-12", changed).await.0, 409);
 
