@@ -190,14 +190,13 @@ def furnish(client):
         post("model-versions/create", {"name": "thing", "source": "s3://bucket/model"})
     post("registered-models/alias", {"name": "thing", "alias": "first", "version": "1"})
     hook = post("webhooks", {"name": "stage", "url": "https://127.0.0.1:9/x", "events": EVENTS})
-    return {
-        "webhook_id": hook["webhook"]["webhook_id"],
     where = {"experiment": id_}
     answer = client.post(V3, json=filled({"trace": {"trace_info": INFO}}, where))
     assert answer.status_code == 200, answer.text
     answer = client.post(f"{V3}/tr-stage/assessments", json={"assessment": GOOD})
     assert answer.status_code == 200, answer.text
     return {
+        "webhook_id": hook["webhook"]["webhook_id"],
         "trace": "tr-stage", "trace_id": "tr-stage", "assessment_id": answer.json()["assessment"]["assessment_id"],
         "experiment": experiment["experiment_id"], "other_experiment": other["experiment_id"],
         "run": run, "other_run": other_run, "model": model["model"]["info"]["model_id"],

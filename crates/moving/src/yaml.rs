@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(read.text("no").as_deref(), Some("off"));
         assert_eq!((read.int("status").unwrap(), read.int("time").unwrap()), (Some(3), Some(15)));
         assert_eq!(read.pairs("tags"), [("k".into(), "v".into()), ("n".into(), "5".into())]);
-        assert!(read.int("digest").is_ok() && read.int("name").is_err());
+        assert!(read.int("digest").is_err() && read.int("name").is_err());
         assert!(read.required("absent").unwrap_err().to_string().contains("`absent` is missing"));
     }
 
