@@ -127,8 +127,10 @@ def test_a_command_that_is_not_there_fails_its_run(falaj, tmp_path):
 def test_a_signal_ends_the_command_and_its_run(falaj, tmp_path, number):
     command = [binary(), "run", "exec", "--experiment", "cli/killed", "--no-packages", "--", sys.executable, "-c",
                "import time; print('ready', flush=True); time.sleep(60)"]
+    # Whoever runs the tests in the background has SIGINT ignored, and that is inherited.
     with subprocess.Popen(command, env=falaj.env, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True) as process:
+                          stderr=subprocess.PIPE, text=True,
+                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
         _, said = process.communicate(timeout=30)

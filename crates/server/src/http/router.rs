@@ -140,7 +140,6 @@ fn is_document(media: &str) -> bool {
     matches!(
         media,
         "application/json"
-            | "application/x-protobuf"
             | "application/x-www-form-urlencoded"
             | "application/openmetrics-text"
             | "text/html"

@@ -28,9 +28,9 @@ const JSON: &str = "application/json";
 
 pub(crate) fn routes(traces: Arc<Traces>, places: Places) -> Vec<Endpoint> {
     let doc = Doc {
-        summary: "Log spans, as OpenTelemetry sends them",
-        takes: Some(PROTOBUF),
-        gives: Some(PROTOBUF),
+        summary: "Log spans, as OpenTelemetry sends them: as JSON or as protobuf",
+        takes: Some(JSON),
+        gives: Some(JSON),
         status: 200,
         ..Doc::default()
     };
