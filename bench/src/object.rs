@@ -90,15 +90,13 @@ async fn reading(objects: &Objects, tenant: TenantId, blob: BlobId) -> Result<f6
 
 /// A file as a stream, read by a thread of its own: what the bytes of a socket cost is not measured
 /// here.
-fn blocks(mut file: File) -> impl Stream<Item = falaj_base::Result<Bytes>> + Send {
+fn blocks(file: File) -> impl Stream<Item = falaj_base::Result<Bytes>> + Send {
     let (sender, receiver) = tokio::sync::mpsc::channel(2);
     tokio::task::spawn_blocking(move || {
         loop {
-            let mut block = vec![0; BLOCK];
-            let read = file.read(&mut block).map_err(Error::internal).map(|length| {
-                block.truncate(length);
-                Bytes::from(block)
-            });
+            let mut block = Vec::with_capacity(BLOCK);
+            let read = (&file).take(BLOCK as u64).read_to_end(&mut block);
+            let read = read.map_err(Error::internal).map(|_| Bytes::from(block));
             let done = read.as_ref().map_or(true, Bytes::is_empty);
             if sender.blocking_send(read).is_err() || done {
                 break;

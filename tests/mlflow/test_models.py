@@ -43,9 +43,11 @@ def client(server, monkeypatch, tmp_path):
     monkeypatch.setattr(mlflow.models, "infer_pip_requirements", lambda *_, **__: needs)
     mlflow.set_tracking_uri(server.url)
     mlflow.set_registry_uri(server.url)
+    mlflow.set_experiment("models")
     yield MlflowClient()
     while mlflow.active_run():
         mlflow.end_run()
+    mlflow.tracking.fluent._active_experiment_id = None
 
 
 @pytest.fixture

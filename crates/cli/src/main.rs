@@ -16,6 +16,7 @@ mod doctor;
 mod draft;
 mod exit;
 mod guide;
+mod inside;
 mod moving;
 mod output;
 mod password;

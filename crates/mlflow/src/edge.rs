@@ -1,12 +1,13 @@
 //! The outermost edge: other spellings of a path become the one that is routed, and errors leave
 //! in the words of the protocol that was spoken.
 
+use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
 use falaj_base::Name;
-use http::Uri;
 use http::uri::PathAndQuery;
+use http::{Method, Uri};
 
 use crate::error::translate;
 
@@ -22,6 +23,8 @@ pub struct PathPlace {
 #[must_use]
 pub enum Spoken {
     Mlflow,
+    /// A HEAD request, whose reply has no body.
+    MlflowsHead,
     Ours,
 }
 
@@ -33,7 +36,11 @@ pub fn hear(request: &mut Request) -> Spoken {
         }
         *request.uri_mut() = path;
     }
-    if is_mlflows(request.uri().path()) { Spoken::Mlflow } else { Spoken::Ours }
+    match is_mlflows(request.uri().path()) {
+        true if request.method() == Method::HEAD => Spoken::MlflowsHead,
+        true => Spoken::Mlflow,
+        false => Spoken::Ours,
+    }
 }
 
 impl Spoken {
@@ -42,6 +49,7 @@ impl Spoken {
     pub fn answer(self, response: Response) -> Response {
         match self {
             Self::Mlflow => translate(response),
+            Self::MlflowsHead => translate(response).map(|_| Body::empty()),
             Self::Ours => response,
         }
     }

@@ -36,10 +36,7 @@ impl Registry {
         if matches!(evidence.state, State::Pending | State::Changed) {
             return Err(not_signed(&version, &evidence));
         }
-        let run = match &evidence.run {
-            Some(run) => self.tracking().run_in(project.id, run).await?,
-            None => None,
-        };
+        let run = self.readable_run(ctx, project, &evidence).await?;
         let card = self.card_of(&version).await?;
         let facts = facts(project, &version, &evidence, run.as_ref(), card.as_ref())?;
         Ok(bom::document(&facts))
@@ -59,7 +56,7 @@ fn facts(
     let at = evidence.made_at.into_iter().chain(card.map(|card| card.updated_at)).max();
     let at = at.unwrap_or(falaj_base::Timestamp::from_micros(version.created_at * 1000));
     let number = version.number.to_string();
-    let serial = serial(project, version, evidence, card, at);
+    let serial = serial(project, version, evidence, run.is_some(), card, at);
     let mut facts = ModelFacts::new(&version.name, number, manifest, serial, at);
     facts.group = Some(format!("{}/{}", project.tenant, project.name));
     facts.description = version.description.clone().filter(|text| !text.is_empty());
@@ -135,11 +132,12 @@ fn serial(
     project: &Project,
     version: &Version,
     evidence: &Evidence,
+    with_run: bool,
     card: Option<&Card>,
     at: falaj_base::Timestamp,
 ) -> Uuid {
     let text = format!(
-        "{}/{}/{}/{:?}/{}/{}/{at}",
+        "{}/{}/{}/{:?}/{with_run}/{}/{}/{at}",
         project.id,
         version.name,
         version.number,

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::record::Evidence;
 use super::store;
 use crate::access::Act;
+use crate::promotion;
 use crate::version::Version;
 use crate::{MODEL_PROMOTE, Registry};
 
@@ -20,9 +21,18 @@ impl Registry {
         project: &Project,
         (name, number): (&str, i64),
     ) -> Result<Evidence> {
+        let in_project = project.id;
         let change = move |tx: &mut Tx<'_>, version: &Version, act: &Act| {
             if version.files.is_none() {
                 let text = format!("its files are not kept by this server: {}", version.location);
+                return Err(Error::new(&code::CONFLICT, text));
+            }
+            if let Some(target) = promotion::guarded_place(tx, in_project, version)? {
+                let text = format!(
+                    "Version {} of {} holds the {target}, which is protected: what was promoted \
+                     stays as it is. Take it away first, or register a new version.",
+                    version.number, version.name
+                );
                 return Err(Error::new(&code::CONFLICT, text));
             }
             let of = (version.model, version.number);

@@ -102,7 +102,7 @@ impl Registry {
     }
 
     /// The run that stands behind a version, for whoever may read its experiment.
-    async fn readable_run(
+    pub(crate) async fn readable_run(
         &self,
         ctx: &Ctx,
         project: &Project,

@@ -16,5 +16,5 @@ pub(crate) mod store;
 mod target;
 
 pub use policy::Policy;
-pub(crate) use service::allow;
+pub(crate) use service::{allow, guarded_place};
 pub use target::Target;

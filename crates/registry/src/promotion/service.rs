@@ -59,6 +59,18 @@ impl Registry {
     }
 }
 
+/// The protected alias or stage that a version holds, if any.
+pub(crate) fn guarded_place(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    version: &Version,
+) -> Result<Option<Target>> {
+    let Some(policy) = store::find(tx, project)? else { return Ok(None) };
+    let aliases = version.aliases.iter().cloned().map(Target::Alias);
+    let mut places = aliases.chain([Target::Stage(version.stage)]);
+    Ok(places.find(|place| policy.protects(place)))
+}
+
 /// Lets a version pass to a target, or says what is missing. An approval that was needed is used up
 /// by it, and named. Part of the transaction that moves the version, under the model's lock.
 pub(crate) fn allow(

@@ -9,7 +9,7 @@ use falaj_tracking::artifact::{ArtifactPath, proxied_path};
 use super::wire::{ModelIn, Models, ModelsHere, VersionIn};
 use super::{digest, store};
 use crate::access::{Act, lock, no_version, resource};
-use crate::alias::store as aliases;
+use crate::alias::{check_free, store as aliases};
 use crate::history::{Kind, Move, store as history};
 use crate::model::{Model, RegisteredId, check_name, store as models};
 use crate::tag::check_text;
@@ -78,10 +78,7 @@ impl Registry {
                 return Err(Error::invalid("last_version", model.last_version, want));
             }
             for (alias, _) in &model.aliases {
-                check_text("alias", alias, 256)?;
-                if alias.is_empty() {
-                    return Err(Error::invalid("alias", "", "a name"));
-                }
+                check_free(alias)?;
             }
             for version in &model.versions {
                 self.check_version(version)?;

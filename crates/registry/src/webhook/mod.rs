@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Must hold:
-//! - A delivery is written in the transaction of the change it tells of, so none is lost and none is
-//!   made up. It is sent at least once, always under the same delivery id, a bounded number of
+//! - A delivery is written in the transaction of the change it tells of, so none is lost in a
+//!   crash and none is made up. It is sent always under the same delivery id, a bounded number of
 //!   times, and those of one webhook in order.
 //! - Connections go only to hosts in `registry.webhooks.allowed_hosts`, by the scheme listed there.
 //!   The address is looked at when connecting: one that is not public is refused unless private

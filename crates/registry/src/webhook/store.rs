@@ -121,11 +121,14 @@ pub(super) fn queue(
     event: Event,
     payload: &str,
 ) -> Result<()> {
-    let now = tx.now();
+    // Behind those that wait for another attempt.
+    let last = "SELECT MAX(due_at) AS due_at FROM webhook_delivery WHERE webhook = $1";
+    let last: Option<Timestamp> = tx.query_one(last, &params![webhook])?.get("due_at")?;
+    let due = last.map_or(tx.now(), |last| last.max(tx.now()));
     tx.execute(
         "INSERT INTO webhook_delivery (id, webhook, event, payload, attempts, due_at)
          VALUES ($1, $2, $3, $4, 0, $5)",
-        &params![id, webhook, event.text(), payload, now],
+        &params![id, webhook, event.text(), payload, due],
     )
     .map(drop)
 }

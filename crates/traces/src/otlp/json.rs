@@ -20,7 +20,8 @@ pub(super) struct Request<'a> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ResourceSpans<'a> {
-    pub(super) resource: Option<Resource>,
+    #[serde(borrow)]
+    pub(super) resource: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) scope_spans: Vec<ScopeSpans<'a>>,
 }
@@ -35,18 +36,24 @@ pub(super) struct ScopeSpans<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Resource {
+struct Resource {
     attributes: Vec<JsonPair>,
 }
 
-impl Resource {
-    pub(super) fn into_attributes(self) -> Vec<KeyValue> {
-        pairs(self.attributes)
-    }
+/// Reads what a resource says of itself, if it is small and simple enough.
+pub(super) fn attributes(text: &str, limits: &Limits) -> Result<Vec<KeyValue>, String> {
+    check_size(text, limits)?;
+    let read = serde_json::from_str::<Resource>(text).map_err(|cause| cause.to_string())?;
+    Ok(pairs(read.attributes))
 }
 
 /// Reads one span, if it is small and simple enough.
 pub(super) fn span(text: &str, limits: &Limits) -> Result<Span, String> {
+    check_size(text, limits)?;
+    serde_json::from_str::<JsonSpan>(text).map(Span::from).map_err(|cause| cause.to_string())
+}
+
+fn check_size(text: &str, limits: &Limits) -> Result<(), String> {
     // Text may hold these too, hence the wide margin.
     let signs = text.bytes().filter(|byte| matches!(byte, b'{' | b'[' | b',')).count();
     if text.len() > limits.span_size.saturating_mul(2) || signs / 8 > limits.span_parts {
@@ -58,7 +65,7 @@ pub(super) fn span(text: &str, limits: &Limits) -> Result<Span, String> {
             limits.span_parts
         ));
     }
-    serde_json::from_str::<JsonSpan>(text).map(Span::from).map_err(|cause| cause.to_string())
+    Ok(())
 }
 
 #[derive(Debug, Default, Deserialize)]

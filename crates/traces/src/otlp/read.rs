@@ -97,8 +97,10 @@ pub fn from_json(body: &[u8], limits: &Limits) -> Result<Batch> {
     let mut batch = Batch::default();
     let any = !request.resource_spans.is_empty();
     for group in request.resource_spans {
-        let resource = group.resource.map(json::Resource::into_attributes).unwrap_or_default();
-        let resource = tags_of(&resource);
+        let resource = group.resource.map(|text| json::attributes(text.get(), limits)).transpose();
+        let resource =
+            resource.map_err(|cause| refused(format!("{INVALID}: resource: {cause}")))?;
+        let resource = tags_of(&resource.unwrap_or_default());
         for span in group.scope_spans.iter().flat_map(|scope| &scope.spans) {
             let read = json::span(span.get(), limits).and_then(|span| {
                 let content = Bytes::from(span.encode_to_vec());

@@ -7,6 +7,7 @@ use falaj_store::db::Tx;
 use falaj_store::record::Change;
 use falaj_tracking::ExperimentId;
 use falaj_tracking::access::resource;
+use falaj_tracking::purge::check_no_hold;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -49,6 +50,9 @@ impl Which {
     }
 }
 
+/// How many go in one transaction: a trace may have many spans, and others wait meanwhile.
+const AT_ONCE: usize = 200;
+
 impl Traces {
     /// Deletes traces of one experiment; how many there were.
     pub(crate) async fn delete_traces(
@@ -64,13 +68,29 @@ impl Traces {
                 let homes = self.homes(call, &ids, &TRACE_DELETE).await?;
                 let inside = homes.into_iter().filter(|home| home.experiment == experiment.no);
                 let numbers: Vec<Uuid> = inside.map(|home| home.no).collect();
-                self.delete_some(call, experiment.id, move |_| Ok(numbers)).await
+                let mut deleted = 0;
+                // Also once for nothing: that somebody asked is on record.
+                for some in numbers.chunks(AT_ONCE).chain(numbers.is_empty().then_some(&[][..])) {
+                    let some = some.to_vec();
+                    deleted += self.delete_some(call, experiment.id, move |_| Ok(some)).await?;
+                }
+                Ok(deleted)
             }
             Which::Until(time, most) => {
                 let limit = self.config().max_delete_traces;
                 let limit = most.map_or(limit, |most| most.min(limit));
-                let oldest = move |tx: &mut Tx<'_>| store::oldest(tx, experiment.no, time, limit);
-                self.delete_some(call, experiment.id, oldest).await
+                let mut deleted = 0;
+                loop {
+                    let left = limit.saturating_sub(usize::try_from(deleted).unwrap_or(usize::MAX));
+                    let some = left.min(AT_ONCE);
+                    let oldest =
+                        move |tx: &mut Tx<'_>| store::oldest(tx, experiment.no, time, some);
+                    let gone = self.delete_some(call, experiment.id, oldest).await?;
+                    deleted += gone;
+                    if some == left || gone == 0 {
+                        return Ok(deleted);
+                    }
+                }
             }
         }
     }
@@ -82,9 +102,10 @@ impl Traces {
         select: impl FnOnce(&mut Tx<'_>) -> Result<Vec<Uuid>> + Send + 'static,
     ) -> Result<u64> {
         let resource = resource(&call.place, experiment, false);
-        let ctx = call.ctx.clone();
+        let (ctx, project) = (call.ctx.clone(), call.place.id);
         self.db()
             .write(move |tx| {
+                check_no_hold(tx, project, [Some(experiment)])?;
                 let traces = select(tx)?;
                 let deleted = store::delete(tx, &traces)?;
                 let data = json!({ "experiment_id": experiment.to_string(), "traces": deleted });

@@ -1,6 +1,7 @@
 //! Storing spans, and what they tell of their traces.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use falaj_base::{ProjectId, Result};
 use falaj_mlflow::Call;
@@ -225,8 +226,13 @@ fn observe(trace: &mut Trace, spans: &[Received]) {
     let session = first(|span| span.facts.session.as_ref());
     let user = first(|span| span.facts.user.as_ref());
     let mut tags = Pairs::new();
+    // Spans of one resource share what it says; it is looked at once.
+    let mut seen: Option<&Arc<[(String, String)]>> = None;
     for span in spans {
-        tags.extend(span.resource.iter().filter(|(key, _)| is_tag(key)).cloned());
+        if seen.is_none_or(|seen| !Arc::ptr_eq(seen, &span.resource)) {
+            tags.extend(span.resource.iter().filter(|(key, _)| is_tag(key)).cloned());
+            seen = Some(&span.resource);
+        }
     }
     for span in spans {
         let Some(root) = &span.facts.root else { continue };

@@ -75,9 +75,9 @@ impl Owner {
                 return Err(Error::new(&code::INVALID_INPUT, why));
             }
         }
-        let Some(run) = self.run.filter(|_| !self.in_bin_too) else { return Ok(()) };
+        let Some(run) = self.run else { return Ok(()) };
         let info = runs::find(tx, run)?.ok_or_else(|| no_run(&run.to_string()))?;
-        match in_bin(run, info.stage) {
+        match in_bin(run, info.stage).filter(|_| !self.in_bin_too) {
             Some(why) => Err(Error::new(&code::INVALID_INPUT, why)),
             None => Ok(()),
         }

@@ -14,7 +14,8 @@ pub(crate) fn find(
     project: ProjectId,
     id: ExperimentId,
 ) -> Result<Option<Experiment>> {
-    let sql = format!("SELECT {COLUMNS} FROM experiment WHERE project = $1 AND id = $2");
+    let sql =
+        format!("SELECT {COLUMNS} FROM experiment WHERE project = $1 AND id = $2 AND id >= 0");
     let row = tx.query_opt(&sql, &params![project, id])?;
     row.map(|row| with_tags(tx, &row)).transpose()
 }
@@ -32,9 +33,8 @@ pub(crate) fn find_by_name(
 
 /// The number in the database of an experiment.
 pub(crate) fn number(tx: &mut Tx<'_>, project: ProjectId, id: ExperimentId) -> Result<Option<i64>> {
-    tx.query_opt("SELECT no FROM experiment WHERE project = $1 AND id = $2", &params![project, id])?
-        .map(|row| row.get("no"))
-        .transpose()
+    let sql = "SELECT no FROM experiment WHERE project = $1 AND id = $2 AND id >= 0";
+    tx.query_opt(sql, &params![project, id])?.map(|row| row.get("no")).transpose()
 }
 
 /// All experiments of a project, with their tags.
@@ -59,15 +59,24 @@ pub(crate) fn all(tx: &mut Tx<'_>, project: ProjectId) -> Result<Vec<Experiment>
     Ok(found)
 }
 
+/// Whether an id is in use, or may have been and is still being cleared away.
+pub(crate) fn was_given(tx: &mut Tx<'_>, project: ProjectId, id: ExperimentId) -> Result<bool> {
+    Ok(number(tx, project, id)?.is_some() || id.0 <= last_purged(tx, project)?)
+}
+
+fn last_purged(tx: &mut Tx<'_>, project: ProjectId) -> Result<i64> {
+    let row =
+        tx.query_opt("SELECT id FROM experiment_high WHERE project = $1", &params![project])?;
+    row.map_or(Ok(0), |row| row.get("id"))
+}
+
 /// The id the next experiment of a project gets: ids are never given twice.
 pub(crate) fn next_id(tx: &mut Tx<'_>, project: ProjectId) -> Result<ExperimentId> {
     let last = tx.query_one(
         "SELECT COALESCE(MAX(id), 0) AS last FROM experiment WHERE project = $1 AND id >= 0",
         &params![project],
     )?;
-    let purged =
-        tx.query_opt("SELECT id FROM experiment_high WHERE project = $1", &params![project])?;
-    let purged = purged.map_or(Ok(0), |row| row.get::<i64>("id"))?;
+    let purged = last_purged(tx, project)?;
     Ok(ExperimentId(last.get::<i64>("last")?.max(purged) + 1))
 }
 
@@ -84,7 +93,7 @@ pub(crate) fn stage_for_adding(
     id: ExperimentId,
 ) -> Result<Option<Stage>> {
     tx.lock_shared(&format!("experiment/{project}/{id}"))?;
-    let sql = "SELECT stage FROM experiment WHERE project = $1 AND id = $2";
+    let sql = "SELECT stage FROM experiment WHERE project = $1 AND id = $2 AND id >= 0";
     tx.query_opt(sql, &params![project, id])?.map(|row| row.get("stage")).transpose()
 }
 

@@ -155,8 +155,8 @@ impl Follower {
     /// The events that tell what is new, and moves on.
     fn tell(&mut self, seen: Seen) -> String {
         let mut text = String::new();
-        let is_new = self.first || seen.version > self.cursor.version;
-        let resumed = self.cursor.version >= seen.version;
+        let is_new = self.first || seen.version != self.cursor.version;
+        let resumed = self.cursor.version == seen.version;
         if !seen.log.is_empty() {
             let start = self.cursor.log;
             self.cursor.log += seen.log.len() as u64;
@@ -225,7 +225,7 @@ fn look(
         log: Vec::new(),
         log_size: 0,
     };
-    if what.metrics && (first || seen.version > cursor.version) {
+    if what.metrics && (first || seen.version != cursor.version) {
         let latest = metric::latest::latest(tx, &[run])?;
         let names = key::names(tx, latest.iter().map(|(_, key, _)| *key))?;
         for (_, key, latest) in latest {

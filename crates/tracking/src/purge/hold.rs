@@ -146,7 +146,7 @@ pub(super) fn check(
 }
 
 /// The same for files that would be deleted or replaced outside of a purge.
-pub(crate) fn check_files(
+pub fn check_files(
     tx: &mut Tx<'_>,
     project: ProjectId,
     experiments: impl IntoIterator<Item = Option<ExperimentId>>,

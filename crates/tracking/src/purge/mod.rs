@@ -32,11 +32,11 @@ mod worker;
 
 pub use config::PurgeConfig;
 pub use gc::Gc;
-pub(crate) use hold::check_files as check_no_hold;
+pub use hold::check_files as check_no_hold;
 pub use hold::{Hold, NewHold};
 pub use keeper::{Keeper, Kept, pin};
 pub use report::{GcReport, KeptItem};
 pub use retention::Retention;
 pub use service::Gone;
-pub(crate) use store::SCHEMA;
+pub(crate) use store::{SCHEMA, refuse_while_purged};
 pub(crate) use worker::worker;

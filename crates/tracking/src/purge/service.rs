@@ -82,6 +82,11 @@ impl Tracking {
         force: bool,
     ) -> Result<Gone> {
         let found = self.experiment(call, id, &EXPERIMENT_PURGE).await?;
+        // It would be there again at once, under the same id, while its files are still going.
+        if id == ExperimentId::DEFAULT {
+            let text = "every project has experiment 0; purge its runs instead";
+            return Err(Error::new(&code::CONFLICT, text).at("experiment_id"));
+        }
         let resource = crate::access::resource(&call.place, id, false);
         let (ctx, project, this) = (call.ctx.clone(), call.place.id, self.clone());
         self.db()

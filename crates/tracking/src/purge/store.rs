@@ -1,6 +1,6 @@
 //! What is being purged, as rows; and finding what could be.
 
-use falaj_base::{ProjectId, Result};
+use falaj_base::{Error, ProjectId, Result, code};
 use falaj_store::db::{Row, Tx, Value, params};
 use uuid::Uuid;
 
@@ -102,6 +102,17 @@ pub(super) fn next_task(tx: &mut Tx<'_>, which: Which) -> Result<Option<Task>> {
 pub(super) fn others_pending(tx: &mut Tx<'_>, task: &Task) -> Result<bool> {
     let sql = "SELECT id FROM purge WHERE experiment = $1 AND id <> $2 LIMIT 1";
     Ok(tx.query_opt(sql, &params![task.experiment, &task.id.as_bytes()[..]])?.is_some())
+}
+
+/// Refuses an id under which something is still being cleared away: what is made anew under it would
+/// be cleared away too.
+pub(crate) fn refuse_while_purged(tx: &mut Tx<'_>, subject: &[u8], shown: &str) -> Result<()> {
+    if tx.query_opt("SELECT id FROM purge WHERE subject = $1 LIMIT 1", &params![subject])?.is_none()
+    {
+        return Ok(());
+    }
+    let text = format!("{shown} is still being purged; try again in a minute");
+    Err(Error::new(&code::CONFLICT, text))
 }
 
 pub(super) fn finish(tx: &mut Tx<'_>, task: &Task) -> Result<()> {
@@ -212,11 +223,11 @@ fn read(row: &Row) -> Result<Task> {
         MODEL => Subject::Model(row.get("subject")?),
         EXPERIMENT => Subject::Experiment,
         other => {
-            return Err(falaj_base::Error::internal(format!("a purge of an unknown kind {other}")));
+            return Err(Error::internal(format!("a purge of an unknown kind {other}")));
         }
     };
     Ok(Task {
-        id: Uuid::from_slice(&row.get::<Vec<u8>>("id")?).map_err(falaj_base::Error::internal)?,
+        id: Uuid::from_slice(&row.get::<Vec<u8>>("id")?).map_err(Error::internal)?,
         project: row.get("project")?,
         subject,
         experiment: row.get("experiment")?,

@@ -118,7 +118,7 @@ fn import(tx: &mut Tx<'_>, project: ProjectId, one: &ExperimentIn, dry: bool) ->
         let wanted: ExperimentId = one.id.parse()?;
         let free = wanted != ExperimentId::DEFAULT
             && wanted.0 < LAST_ID
-            && store::number(tx, project, wanted)?.is_none();
+            && !store::was_given(tx, project, wanted)?;
         let id = if free { wanted } else { store::next_id(tx, project)? };
         if dry {
             return Ok(landed(id));

@@ -12,6 +12,7 @@ use super::{check_count, check_location, check_pairs, check_text, record};
 use crate::dataset::store as lineage;
 use crate::experiment::{Experiment, ExperimentId, Stage};
 use crate::logged_model::{LoggedModel, ModelId, ModelMetric, ModelStatus, store};
+use crate::purge::refuse_while_purged;
 use crate::run::RunId;
 use crate::{IMPORT, Tracking};
 
@@ -132,6 +133,7 @@ fn described(metric: ModelMetricIn, run: RunId) -> Result<ModelMetric> {
 }
 
 fn upsert(tx: &mut Tx<'_>, Ready { model, inputs, outputs }: &Ready) -> Result<()> {
+    refuse_while_purged(tx, model.id.0.as_bytes(), &format!("model {}", model.id))?;
     match store::address(tx, model.id)? {
         None => store::insert(tx, model)?,
         Some((_, experiment, _)) if experiment == model.experiment => {

@@ -12,6 +12,7 @@ use super::{check_count, check_location, check_pairs, check_text, record};
 use crate::dataset::{Dataset, DatasetInput, store as datasets};
 use crate::experiment::{Experiment, ExperimentId, Stage};
 use crate::key::{KeyKind, Learned};
+use crate::purge::refuse_while_purged;
 use crate::run::{RunId, RunStatus};
 use crate::{IMPORT, Tracking};
 
@@ -147,6 +148,7 @@ fn upsert(tx: &mut Tx<'_>, ready: &Ready) -> Result<()> {
         let text = format!("the run id {} is taken", ready.id);
         return Err(Error::new(&code::ALREADY_EXISTS, text).at("runs.id"));
     }
+    refuse_while_purged(tx, ready.id.0.as_bytes(), &format!("run {}", ready.id))?;
     let version = tx.version()?;
     let stage = Stage::from(ready.run.stage);
     let deleted_at = ready.run.deleted_at.filter(|_| stage == Stage::Deleted);

@@ -172,7 +172,11 @@ async fn retention_takes_what_is_old_enough() {
         world.native(Method::DELETE, &format!("runs/{young}"), Value::Null).await;
         world.later(DAY * 29);
         let preview = world.native(Method::GET, "gc", Value::Null).await;
-        assert_eq!((&preview["runs"], &preview["experiments"]), (&json!(1), &json!(1)), "{preview}");
+        assert_eq!(
+            (&preview["runs"], &preview["experiments"]),
+            (&json!(1), &json!(1)),
+            "{preview}"
+        );
         let early = json!({ "older_than_days": 3 });
         assert_eq!(world.native_try(Method::POST, "gc", early).await.0, 400);
         world.tracking.apply_retention().await.unwrap();

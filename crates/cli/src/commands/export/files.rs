@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::mlflow::Move;
 use crate::client::broken_stream;
 use crate::exit::{Exit, Failure, Result, file_error};
+use crate::inside::inside;
 use crate::moving::{Kind, Project, hex};
 
 /// How much of a file is read at once.
@@ -41,7 +42,7 @@ impl Move {
             self.account.found(Kind::Files, 1);
             self.account.found(Kind::Bytes, usize::try_from(size).unwrap_or(usize::MAX));
             let path = format!("{folder}/{file}");
-            let to = root.join(&path);
+            let to = inside(root, &path)?;
             let one = Wanted { path, size, sha256, to };
             if !one.is_here().await? {
                 wanted.push(one);

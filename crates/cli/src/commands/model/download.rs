@@ -1,6 +1,6 @@
 //! Fetching a version: its signed files, each checked, and the signature beside them.
 
-use std::path::{Component, Path};
+use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest;
 use reqwest::Method;
@@ -15,6 +15,7 @@ use crate::commands::object::hex;
 use crate::context::Context;
 use crate::draft::{self, Draft};
 use crate::exit::{Exit, Failure, Result, file_error};
+use crate::inside::{inside, unwritable};
 use crate::output::progress::Progress;
 
 /// What the signature is called.
@@ -35,7 +36,7 @@ pub(super) async fn download(
     make_empty(dir)?;
     for file in &files {
         let path = file["path"].as_str().unwrap_or_default();
-        let target = inside(dir, path)?;
+        let target = target(dir, path)?;
         if let Some(folder) = target.parent() {
             std::fs::create_dir_all(folder).map_err(file_error("make", folder))?;
         }
@@ -105,14 +106,9 @@ fn make_empty(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A path that a server names must not lead out of the folder.
-fn inside(dir: &Path, path: &str) -> Result<std::path::PathBuf> {
-    let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
-    if path.is_empty() || path == SIGNATURE || !Path::new(path).components().all(plain) {
-        let text = format!("the server names a file that cannot be written: {path:?}");
-        return Err(Failure::new(Exit::Verification, text));
-    }
-    Ok(dir.join(path))
+/// Where a file of the model goes; the signature's place is taken.
+fn target(dir: &Path, path: &str) -> Result<PathBuf> {
+    if path == SIGNATURE { Err(unwritable(path)) } else { inside(dir, path) }
 }
 
 #[cfg(test)]
@@ -122,10 +118,10 @@ mod tests {
     #[test]
     fn nothing_leads_out() {
         for good in ["a", "a/b.txt", ".hidden"] {
-            assert!(inside(Path::new("d"), good).is_ok(), "{good}");
+            assert!(target(Path::new("d"), good).is_ok(), "{good}");
         }
         for bad in ["", "..", "../a", "/etc/passwd", "a/../../b", "model.sig"] {
-            assert!(inside(Path::new("d"), bad).is_err(), "{bad}");
+            assert!(target(Path::new("d"), bad).is_err(), "{bad}");
         }
     }
 }

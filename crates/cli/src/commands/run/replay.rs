@@ -101,19 +101,17 @@ impl Replay {
             ));
             lines.push(format!("cd {}", quoted(&format!("{top}/code"))));
             lines.push(format!("git checkout --detach {}", quoted(commit)));
-        }
-        if let Some(patch) = &recipe.patch {
-            lines.push(format!(
-                "mlflow artifacts download -u {} -d ..",
-                quoted(&format!("mlflow-artifacts:/{patch}"))
-            ));
-            lines.push("git apply --binary ../code.patch".to_owned());
+            // Only in the clone: anywhere else it would change somebody's files.
+            if let Some(patch) = &recipe.patch {
+                let uri = quoted(&format!("mlflow-artifacts:/{patch}"));
+                lines.push(format!("mlflow artifacts download -u {uri} -d .."));
+                lines.push("git apply --binary ../code.patch".to_owned());
+            }
         }
         if let Some(requirements) = &recipe.requirements {
             lines.push("python3 -m venv ../venv && . ../venv/bin/activate".to_owned());
-            lines.push("cat > ../requirements.txt <<'END'".to_owned());
-            lines.push(requirements.trim_end().to_owned());
-            lines.push("END".to_owned());
+            let quoted = quoted(requirements.trim_end());
+            lines.push(format!("printf '%s\\n' {quoted} > ../requirements.txt"));
             lines.push("pip install -r ../requirements.txt".to_owned());
         }
         if !matches!(recipe.directory.as_str(), "." | "") {
