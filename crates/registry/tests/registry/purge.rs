@@ -2,7 +2,7 @@
 
 use falaj_testkit::database::each_place;
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::world::{World, answer, ok};
 
@@ -22,8 +22,9 @@ async fn files_of_versions_stay_until_the_versions_go() {
     each_place(async |database| {
         let world = World::new(database).await;
         world.model("thing").await;
-        let (run, uri) = world.run().await;
-        let (model, model_uri) = world.logged_model(&run).await;
+        ok(world.post("/experiments/create", json!({ "name": "tried" })).await);
+        let (run, uri) = world.run_in("1").await;
+        let (model, model_uri) = world.logged_model_in("1", &run).await;
         let in_run = put(&world, &uri, "model/MLmodel").await;
         let in_model = put(&world, &model_uri, "MLmodel").await;
         for body in [
@@ -38,7 +39,7 @@ async fn files_of_versions_stay_until_the_versions_go() {
         for (what, version) in [
             (format!("runs/{run}"), "version 1"),
             (format!("logged-models/{model}"), "version 2"),
-            ("experiments/0".to_owned(), "version"),
+            ("experiments/1".to_owned(), "version"),
         ] {
             let (status, refused) = purge(&what).await;
             assert_eq!((status, &refused["code"]), (409, &json!("in-use")), "{what}: {refused}");
@@ -65,10 +66,10 @@ async fn files_of_versions_stay_until_the_versions_go() {
         let late =
             json!({ "name": "thing", "source": format!("runs:/{run}/model"), "run_id": run });
         assert_eq!(world.post("/model-versions/create", late).await.0, 400);
-        ok(purge("experiments/0").await);
+        ok(purge("experiments/1").await);
         assert_eq!(world.get(&in_model).await.0, 404);
-        let (_, left) = world.get("/experiments/get?experiment_id=0").await;
-        assert_ne!(left["experiment"]["name"], Value::Null, "there is always a Default");
+        assert_eq!(world.get("/experiments/get?experiment_id=1").await.0, 404);
+        assert_eq!(purge("experiments/0").await.0, 409, "there is always a Default");
     })
     .await;
 }

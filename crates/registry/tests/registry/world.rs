@@ -166,14 +166,22 @@ impl World {
 
     /// Makes a run; its id and the URI of its files.
     pub(crate) async fn run(&self) -> (String, String) {
-        let body = json!({ "experiment_id": "0" });
+        self.run_in("0").await
+    }
+
+    pub(crate) async fn run_in(&self, experiment: &str) -> (String, String) {
+        let body = json!({ "experiment_id": experiment });
         let run = ok(self.post("/runs/create", body).await)["run"]["info"].take();
         (text(&run["run_id"]), text(&run["artifact_uri"]))
     }
 
     /// Makes a logged model of a run; its id and the URI of its files.
     pub(crate) async fn logged_model(&self, run: &str) -> (String, String) {
-        let body = json!({ "experiment_id": "0", "name": "m", "source_run_id": run });
+        self.logged_model_in("0", run).await
+    }
+
+    pub(crate) async fn logged_model_in(&self, experiment: &str, run: &str) -> (String, String) {
+        let body = json!({ "experiment_id": experiment, "name": "m", "source_run_id": run });
         let model = ok(self.post("/logged-models", body).await)["model"]["info"].take();
         (text(&model["model_id"]), text(&model["artifact_uri"]))
     }

@@ -169,17 +169,18 @@ impl Place {
     pub(super) const START: Self = Self { kind: 0, experiment: -1, id: Vec::new() };
 }
 
-/// The runs and models of experiments that are due as a whole are not told beside them.
+/// The runs and models of experiments that are due as a whole are not told beside them. Experiment 0
+/// never is: every project has it.
 const DUE: [&str; 3] = [
     "SELECT id AS experiment_id FROM experiment
-     WHERE project = $1 AND id >= 0 AND stage = 'deleted' AND updated_at < $2 AND id > $3
+     WHERE project = $1 AND id > 0 AND stage = 'deleted' AND updated_at < $2 AND id > $3
      ORDER BY id LIMIT $4",
     "SELECT e.id AS experiment_id, r.id FROM experiment e JOIN run r ON r.experiment = e.no
-     WHERE e.project = $1 AND e.id >= 0 AND NOT (e.stage = 'deleted' AND e.updated_at < $2)
+     WHERE e.project = $1 AND e.id >= 0 AND NOT (e.id > 0 AND e.stage = 'deleted' AND e.updated_at < $2)
      AND r.deleted_at IS NOT NULL AND r.deleted_at < $2
      AND (e.id > $3 OR (e.id = $3 AND r.id > $5)) ORDER BY e.id, r.id LIMIT $4",
     "SELECT e.id AS experiment_id, m.id FROM experiment e JOIN logged_model m ON m.experiment = e.no
-     WHERE e.project = $1 AND e.id >= 0 AND NOT (e.stage = 'deleted' AND e.updated_at < $2)
+     WHERE e.project = $1 AND e.id >= 0 AND NOT (e.id > 0 AND e.stage = 'deleted' AND e.updated_at < $2)
      AND m.stage = 'deleted' AND m.updated_at < $2
      AND (e.id > $3 OR (e.id = $3 AND m.id > $5)) ORDER BY e.id, m.id LIMIT $4",
 ];
