@@ -15,6 +15,7 @@ pub mod config;
 pub mod ctx;
 pub mod digest;
 pub mod error;
+mod hex;
 pub mod id;
 pub mod name;
 pub mod page;
@@ -27,6 +28,7 @@ pub use clock::{Clock, Timestamp};
 pub use ctx::{AuthMethod, Ctx, Gate, Grant, Principal, PrincipalKind, RequestInfo, TokenLimit};
 pub use digest::SetDigest;
 pub use error::{Code, Error, ErrorKind, Result, code};
+pub use hex::hex;
 pub use id::{
     BindingId, BlobId, EventId, KeyId, ObjectId, PolicyId, PrincipalId, ProjectId, RequestId,
     SessionId, TenantId, TokenId,

@@ -4,7 +4,7 @@ mod account;
 mod project;
 
 pub(crate) use account::{Account, Kind};
-pub(crate) use project::{Project, hex};
+pub(crate) use project::Project;
 
 impl From<falaj_moving::Error> for crate::exit::Failure {
     fn from(error: falaj_moving::Error) -> Self {

@@ -15,8 +15,6 @@ use crate::output::Column;
 mod download;
 mod upload;
 
-pub(super) use upload::hex;
-
 /// Store, fetch and list objects
 #[derive(Debug, Args)]
 pub(crate) struct Object {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_lc_rs::digest;
+use falaj_base::hex;
 use falaj_moving::artifact::Folder;
 use futures::{StreamExt, TryStreamExt};
 use reqwest::Method;
@@ -147,13 +148,4 @@ impl Project {
             format!("{to}/{file}: the server stored something else than was read"),
         ))
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        text.extend(
-            [byte >> 4, byte & 15].map(|half| char::from(b"0123456789abcdef"[half as usize])),
-        );
-        text
-    })
 }

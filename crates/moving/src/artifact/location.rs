@@ -118,14 +118,14 @@ mod tests {
     #[test]
     fn what_locations_mean() {
         let roots =
-            Roots { artifacts: Some("/srv/mlartifacts".to_owned()), folder: "/work".into() };
+            Roots { artifacts: Some("/srv/mlartifacts".to_owned()), folder: "/srv/old".into() };
         for (uri, path) in [
             ("/a/b", "/a/b"),
             ("file:///a/b%20c", "/a/b c"),
             ("file:/a", "/a"),
             ("file://localhost/a", "/a"),
-            ("./mlruns/1/x", "/work/./mlruns/1/x"),
-            ("mlruns/1/x", "/work/mlruns/1/x"),
+            ("./mlruns/1/x", "/srv/old/./mlruns/1/x"),
+            ("mlruns/1/x", "/srv/old/mlruns/1/x"),
             ("mlflow-artifacts:/1/r/artifacts", "/srv/mlartifacts/1/r/artifacts"),
             ("mlflow-artifacts://h:5000/1/../../etc", "/srv/mlartifacts/1/etc"),
         ] {

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, Request};
 use axum::response::{IntoResponse, Response};
 use axum::routing;
-use falaj_base::{Ctx, Error, Name, Page, PageQuery, Result};
+use falaj_base::{Ctx, Error, Name, Page, PageQuery, Result, hex};
 use falaj_store::objects::{Blob, Expected};
 use falaj_web::download::Download;
 use falaj_web::upload::{announced, pieces};
@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::name::ObjectName;
-use super::object::{NewObject, Object, hex, unhex};
+use super::object::{NewObject, Object, unhex};
 use super::service::ObjectService;
 use super::{OBJECT_DELETE, OBJECT_LIST, OBJECT_READ, OBJECT_WRITE};
 

@@ -1,6 +1,6 @@
 //! What an object is.
 
-use falaj_base::{BlobId, Name, ObjectId, Timestamp};
+use falaj_base::{BlobId, Name, ObjectId, Timestamp, hex};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -52,12 +52,6 @@ impl ObjectRow {
 pub(super) struct NewObject {
     pub(super) name: ObjectName,
     pub(super) content_type: String,
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = |byte: &u8| [byte >> 4, byte & 15].map(|half| DIGITS[usize::from(half)] as char);
-    bytes.iter().flat_map(digits).collect()
 }
 
 /// Reads 64 hex digits, in either case.

@@ -6,7 +6,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::response::Response;
 use axum::{Extension, Router};
-use falaj_base::{Clock, Ctx, Name};
+use falaj_base::{Clock, Ctx, Name, hex};
 use falaj_governance::audit::ReadLog;
 use falaj_governance::epoch::Epoch;
 use falaj_governance::residency::Residency;
@@ -18,7 +18,6 @@ use http::{Method, StatusCode, header};
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::object::hex;
 use super::{MIGRATIONS, ObjectService, routes};
 
 const OBJECTS: &str = "/v1/tenants/default/projects/default/objects";

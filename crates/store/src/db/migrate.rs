@@ -4,7 +4,7 @@
 //! a newer version is not opened: that version may have changed what the rows mean.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use falaj_base::{Error, Result, code};
+use falaj_base::{Error, Result, code, hex};
 
 use super::tx::Tx;
 use super::value::params;
@@ -112,9 +112,4 @@ fn is_applied(tx: &mut Tx<'_>, module: &str, migration: &Migration) -> Result<bo
 
 fn fingerprint(migration: &Migration) -> String {
     hex(digest(&SHA256, migration.sql.as_bytes()).as_ref())
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or_default();
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

@@ -25,7 +25,6 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 pub use config::{DatabaseConfig, Durability, Location};
-pub(crate) use migrate::hex;
 pub use migrate::{Migration, ModuleMigrations};
 pub use tx::Tx;
 pub use value::{FromValue, Row, Value, params};

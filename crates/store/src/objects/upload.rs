@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::digest::{Context, SHA256};
 use aws_lc_rs::hmac;
 use bytes::Bytes;
-use falaj_base::{BlobId, Error, KeyId, Name, Result, TenantId, code};
+use falaj_base::{BlobId, Error, KeyId, Name, Result, TenantId, code, hex};
 use futures::{Stream, StreamExt};
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -179,7 +179,7 @@ impl Transfer<'_> {
         }
         match &self.expected.sha256 {
             Some(expected) if expected != sha256 => {
-                let (sent, found) = (crate::db::hex(expected), crate::db::hex(sha256));
+                let (sent, found) = (hex(expected), hex(sha256));
                 Err(Error::invalid("sha256", sent, format!("the digest of what arrived, {found}")))
             }
             _ => Ok(()),

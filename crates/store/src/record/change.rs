@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use falaj_base::{Action, Ctx, Resource, Timestamp};
+use falaj_base::{Action, Ctx, Resource, Timestamp, hex};
 use serde::Serialize;
 
 use super::entry::AuditEntry;
-use crate::db::hex;
 
 /// A change about to be recorded. Built where the change is made, spent by [`crate::db::Tx::record`].
 #[derive(Debug)]

@@ -3,15 +3,11 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use falaj_base::hex;
 use falaj_store::seal::{Buffer, DataKey, Opener, Sealer};
 use falaj_testkit::Random;
 
 const NAME: &[u8] = b"falaj/oracle";
-
-fn hex(bytes: &[u8]) -> String {
-    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap();
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15].map(digit)).collect()
-}
 
 fn tink(python: &str, verb: &str, key: &DataKey, input: &[u8]) -> Option<Vec<u8>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tink_oracle.py");

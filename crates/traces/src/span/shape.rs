@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use falaj_base::hex;
 use serde_json::{Map, Value, json};
 
 use crate::otlp::message::{Event, KeyValue, Link, Span};
@@ -98,11 +99,6 @@ fn link(link: &Link) -> Value {
         all["attributes"] = typed_pairs(&link.attributes).into();
     }
     all
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// As MLflow keeps it, in Python's manner of JSON: this is what text filters look at.

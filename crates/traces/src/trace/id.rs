@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use falaj_base::hex;
 use falaj_store::db::{FromValue, Value};
 
 /// The longest, as in MLflow's own tables.
@@ -30,15 +31,7 @@ impl TraceId {
     /// The id of a trace that OpenTelemetry knows by these bytes.
     #[must_use]
     pub fn of_otel(bytes: &[u8]) -> Option<Self> {
-        use fmt::Write as _;
-        if bytes.len() != 16 {
-            return None;
-        }
-        let mut text = "tr-".to_owned();
-        for byte in bytes {
-            write!(text, "{byte:02x}").ok()?;
-        }
-        Some(Self(text))
+        (bytes.len() == 16).then(|| Self(format!("tr-{}", hex(bytes))))
     }
 
     #[must_use]

@@ -45,6 +45,31 @@ pub(super) struct Act<'a> {
     pub(super) why: &'static str,
 }
 
+impl Act<'_> {
+    /// Leaves what belongs to the subject to be cleared away.
+    fn queue(
+        &self,
+        tx: &mut Tx<'_>,
+        subject: Subject,
+        (experiment, experiment_id): (i64, ExperimentId),
+        files: Option<&str>,
+    ) -> Result<()> {
+        let task = Task {
+            id: Uuid::now_v7(),
+            project: self.project,
+            subject,
+            experiment,
+            experiment_id,
+            folder: files.and_then(proxied_path).map(str::to_owned),
+        };
+        store::add(tx, &task)
+    }
+
+    fn record(&self, tx: &mut Tx<'_>, change: Change<'_>) -> Result<()> {
+        tx.record(self.ctx, change.detail("why", self.why))
+    }
+}
+
 impl Tracking {
     pub async fn purge_run(&self, call: &Call, run: &str, force: bool) -> Result<Gone> {
         let home = self.home(call, run, &RUN_PURGE).await?;
@@ -130,25 +155,13 @@ pub(super) fn condemn_run(
     check_stage(act.force, info.stage, &format!("run {run}"))?;
     runs::delete(tx, run)?;
     store::reset(tx, info.experiment)?;
-    let task = Task {
-        id: Uuid::now_v7(),
-        project: act.project,
-        subject: Subject::Run(run),
-        experiment: info.experiment,
-        experiment_id,
-        folder: proxied_path(&info.artifact_uri).map(str::to_owned),
-    };
-    store::add(tx, &task)?;
     let shown = json!({
         "run_id": run.to_string(), "experiment_id": experiment_id.to_string(),
         "run_name": info.name,
     });
-    let change = Change::new(&RUN_PURGE, act.resource)
-        .event("run.purged", &shown)
-        .before(&shown)
-        .detail("run", run)
-        .detail("why", act.why);
-    tx.record(act.ctx, change)?;
+    act.queue(tx, Subject::Run(run), (info.experiment, experiment_id), Some(&info.artifact_uri))?;
+    let change = Change::new(&RUN_PURGE, act.resource).event("run.purged", &shown);
+    act.record(tx, change.before(&shown).detail("run", run))?;
     Ok(info.experiment)
 }
 
@@ -167,25 +180,18 @@ pub(super) fn condemn_model(
     let found = models::find(tx, model)?.ok_or_else(|| no_model(&model.to_string()))?;
     check_stage(act.force, found.stage, &format!("logged model {model}"))?;
     models::delete(tx, model)?;
-    let task = Task {
-        id: Uuid::now_v7(),
-        project: act.project,
-        subject: Subject::Model(model),
-        experiment: found.experiment,
-        experiment_id,
-        folder: proxied_path(&found.artifact_uri).map(str::to_owned),
-    };
-    store::add(tx, &task)?;
     let shown = json!({
         "model_id": model.to_string(), "experiment_id": experiment_id.to_string(),
         "name": found.name,
     });
-    let change = Change::new(&RUN_PURGE, act.resource)
-        .event("logged-model.purged", &shown)
-        .before(&shown)
-        .detail("logged_model", model)
-        .detail("why", act.why);
-    tx.record(act.ctx, change)?;
+    act.queue(
+        tx,
+        Subject::Model(model),
+        (found.experiment, experiment_id),
+        Some(&found.artifact_uri),
+    )?;
+    let change = Change::new(&RUN_PURGE, act.resource).event("logged-model.purged", &shown);
+    act.record(tx, change.before(&shown).detail("logged_model", model))?;
     Ok(found.experiment)
 }
 
@@ -205,23 +211,11 @@ pub(super) fn condemn_experiment(
     check_stage(act.force, found.stage, &format!("experiment {id}"))?;
     store::hide_experiment(tx, act.project, found.no, id)?;
     store::reset(tx, found.no)?;
-    let task = Task {
-        id: Uuid::now_v7(),
-        project: act.project,
-        subject: Subject::Experiment,
-        experiment: found.no,
-        experiment_id: id,
-        folder: None,
-    };
-    store::add(tx, &task)?;
     let tags: BTreeMap<_, _> = found.tags.iter().cloned().collect();
     let shown = json!({ "experiment_id": id.to_string(), "name": found.name, "tags": tags });
-    let change = Change::new(&EXPERIMENT_PURGE, act.resource)
-        .event("experiment.purged", &shown)
-        .before(&shown)
-        .detail("experiment", id)
-        .detail("why", act.why);
-    tx.record(act.ctx, change)?;
+    act.queue(tx, Subject::Experiment, (found.no, id), None)?;
+    let change = Change::new(&EXPERIMENT_PURGE, act.resource).event("experiment.purged", &shown);
+    act.record(tx, change.before(&shown).detail("experiment", id))?;
     Ok(found.no)
 }
 

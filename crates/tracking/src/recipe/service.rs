@@ -1,6 +1,6 @@
 //! Gathering what is on record about a run.
 
-use falaj_base::Result;
+use falaj_base::{Result, hex};
 use falaj_mlflow::Call;
 use futures::TryStreamExt;
 
@@ -90,8 +90,4 @@ impl Tracking {
             Err(error) => Err(error),
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }

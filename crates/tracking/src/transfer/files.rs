@@ -1,7 +1,7 @@
 //! Files on their way in, and what is here of them.
 
 use axum::extract::Request;
-use falaj_base::Result;
+use falaj_base::{Result, hex};
 use falaj_mlflow::Call;
 use falaj_store::db::Tx;
 use falaj_store::objects::Expected;
@@ -58,13 +58,4 @@ impl Tracking {
         let next = files.last().filter(|_| more).map(|last| last.path.clone());
         Ok(FilesHere { files, next })
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

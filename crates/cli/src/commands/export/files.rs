@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest;
+use falaj_base::hex;
 use futures::{StreamExt, TryStreamExt, stream};
 use reqwest::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -11,7 +12,7 @@ use super::mlflow::Move;
 use crate::client::broken_stream;
 use crate::exit::{Exit, Failure, Result, file_error};
 use crate::inside::inside;
-use crate::moving::{Kind, Project, hex};
+use crate::moving::{Kind, Project};
 
 /// How much of a file is read at once.
 const PIECE: usize = 256 << 10;

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use aws_lc_rs::digest;
+use falaj_base::hex;
 use falaj_moving::artifact::{File, Folder, Location};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::mlflow::Move;
 use crate::exit::Result;
-use crate::moving::{Kind, hex};
+use crate::moving::Kind;
 
 /// What is there: sizes and digests by path.
 type There = HashMap<String, (u64, Option<String>)>;

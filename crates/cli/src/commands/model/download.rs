@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest;
+use falaj_base::hex;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -11,7 +12,6 @@ use super::Which;
 use super::api::Api;
 use super::proof::nothing_here;
 use crate::client::{Call, Client, broken_stream};
-use crate::commands::object::hex;
 use crate::context::Context;
 use crate::draft::{self, Draft};
 use crate::exit::{Exit, Failure, Result, file_error};

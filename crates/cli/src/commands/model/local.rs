@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use aws_lc_rs::digest;
+use falaj_base::hex;
 use falaj_registry::signing::{Manifest, PublicKey, verify as check};
 use reqwest::Method;
 
@@ -13,7 +14,6 @@ use super::api::{Api, below};
 use super::download::SIGNATURE;
 use super::proof::nothing_here;
 use crate::client::Client;
-use crate::commands::object::hex;
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Result, file_error};
 

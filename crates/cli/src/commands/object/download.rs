@@ -4,12 +4,12 @@
 use std::path::Path;
 
 use aws_lc_rs::digest;
+use falaj_base::hex;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RANGE};
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::upload::hex;
 use crate::client::{Call, Client, broken_stream};
 use crate::context::Context;
 use crate::draft::{self, Draft};

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_lc_rs::digest;
+use falaj_base::hex;
 use futures::{StreamExt, TryStreamExt};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use tokio::io::AsyncRead;
@@ -69,13 +70,4 @@ pub(super) async fn upload(
         .hint("remove the object and store it again")),
         _ => ctx.output.record(&object, super::FIELDS),
     }
-}
-
-pub(in crate::commands) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        text.extend(
-            [byte >> 4, byte & 15].map(|half| char::from(b"0123456789abcdef"[half as usize])),
-        );
-        text
-    })
 }

@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use clap::Args;
+use falaj_base::hex;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -288,10 +289,6 @@ async fn done(mut command: Command, input: Option<Vec<u8>>) -> Result<()> {
     }
     let status = child.wait().await.map_err(failed)?;
     if status.success() { Ok(()) } else { Err(Failure::failed(format!("{name} failed: {status}"))) }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// A word as a shell takes it.

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::response::Response;
-use falaj_base::Result;
+use falaj_base::{Result, hex};
 use falaj_web::download::Download;
 use http::HeaderMap;
 
@@ -22,13 +22,4 @@ pub fn serve(artifact: &Artifact, content: &Content, asked: &HeaderMap) -> Resul
         extra: &extra,
     };
     download.answer(asked, |part| content.read_range(part).map(Body::from_stream))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

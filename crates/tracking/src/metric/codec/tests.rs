@@ -1,6 +1,6 @@
 //! Round trips, frozen bytes, and bytes that are not ours.
 
-use falaj_base::code;
+use falaj_base::{code, hex};
 use proptest::prelude::*;
 
 use super::*;
@@ -21,10 +21,6 @@ fn decode_log_row(bytes: &[u8]) -> Result<Vec<(i64, Vec<Point>)>> {
             Ok((key, points))
         })
         .collect()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 fn unhex(text: &str) -> Vec<u8> {
