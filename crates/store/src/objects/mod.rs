@@ -25,6 +25,7 @@ mod collect;
 mod config;
 mod copy;
 mod failure;
+mod lane;
 mod parts;
 mod read;
 mod root;
@@ -52,6 +53,9 @@ use crate::db::{Db, Tx};
 use crate::keys::Keys;
 use crate::seal;
 use row::BlobRow;
+
+/// Up to this much it is not worth handing the work to another thread.
+const INLINE: usize = 128 << 10;
 
 /// The way to every blob. Cheap to clone.
 #[derive(Clone, Debug)]

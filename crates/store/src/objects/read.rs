@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
-use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
 use falaj_base::{ByteSize, Error, Result, TenantId, code};
 use futures::Stream;
@@ -23,13 +22,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::buffers::Buffers;
 use super::failure::{file_error, missing, store_error};
+use super::lane::{Hasher, Lane};
 use super::root::Root;
 use super::row::BlobRow;
-use super::{blob_name, open_digest};
+use super::{INLINE, blob_name, open_digest};
 use crate::seal::{DataKey, HEADER_LEN, Layout, SEGMENT_LEN, SegmentOpener};
 
-/// Up to this much it is not worth handing the work to another thread.
-const INLINE: usize = 2 * SEGMENT_LEN;
 /// How many chunks are fetched before they are asked for.
 const AHEAD: usize = 2;
 
@@ -97,7 +95,7 @@ impl Blob {
     #[must_use]
     pub fn read(&self) -> BlobStream {
         let segments = 0..self.source.layout.segments();
-        self.stream(segments, 0..self.size, Some(Digest::new(self.sha256)))
+        self.stream(segments, 0..self.size, Some((Lane::new(Hasher::new()), self.sha256)))
     }
 
     /// The bytes of `range`, which must lie within the content. Every segment is authenticated;
@@ -119,7 +117,7 @@ impl Blob {
         &self,
         segments: Range<u64>,
         range: Range<u64>,
-        digest: Option<Digest>,
+        digest: Option<(Lane<Hasher>, [u8; 32])>,
     ) -> BlobStream {
         let first = self.source.layout.plaintext_range(segments.start).start;
         let mut reader = Reader {
@@ -149,7 +147,7 @@ struct Reader {
     /// Plaintext before the wanted range in the first segment, and how much is still wanted.
     skip: u64,
     left: u64,
-    digest: Option<Digest>,
+    digest: Option<(Lane<Hasher>, [u8; 32])>,
     ahead: VecDeque<AbortOnDropHandle<Result<Bytes>>>,
 }
 
@@ -168,11 +166,14 @@ impl Reader {
         while let Some(ahead) = self.ahead.pop_front() {
             let piece = ahead.await.map_err(Error::internal)??;
             self.fetch_ahead();
-            if let Some(digest) = &mut self.digest {
-                digest.update(&piece).await?;
-                if self.ahead.is_empty() {
-                    digest.verify().await?;
-                }
+            if let Some((hashing, _)) = &mut self.digest {
+                hashing.push(vec![piece.clone()]).await?;
+            }
+            if self.ahead.is_empty()
+                && let Some((hashing, expected)) = self.digest.take()
+                && hashing.finish().await?.finish()? != expected
+            {
+                return Err(damaged("the content does not have the digest it was stored with"));
             }
             let piece = self.trim(piece);
             if !piece.is_empty() {
@@ -284,56 +285,6 @@ impl Source {
             at += len;
         }
         Ok(buffers.lend(plain))
-    }
-}
-
-/// The running digest of a whole read.
-struct Digest {
-    expected: [u8; 32],
-    state: DigestState,
-}
-
-enum DigestState {
-    Idle(Context),
-    Busy(JoinHandle<Context>),
-    Taken,
-}
-
-impl Digest {
-    fn new(expected: [u8; 32]) -> Self {
-        Self { expected, state: DigestState::Idle(Context::new(&SHA256)) }
-    }
-
-    /// Takes more plaintext; hashing it may go on after this returns.
-    async fn update(&mut self, piece: &Bytes) -> Result<()> {
-        let mut context = self.idle().await?;
-        if piece.len() <= INLINE {
-            context.update(piece);
-            self.state = DigestState::Idle(context);
-            return Ok(());
-        }
-        let piece = piece.clone();
-        self.state = DigestState::Busy(spawn_blocking(move || {
-            context.update(&piece);
-            context
-        }));
-        Ok(())
-    }
-
-    async fn verify(&mut self) -> Result<()> {
-        if self.idle().await?.finish().as_ref() == self.expected {
-            Ok(())
-        } else {
-            Err(damaged("the content does not have the digest it was stored with"))
-        }
-    }
-
-    async fn idle(&mut self) -> Result<Context> {
-        match std::mem::replace(&mut self.state, DigestState::Taken) {
-            DigestState::Idle(context) => Ok(context),
-            DigestState::Busy(task) => task.await.map_err(Error::internal),
-            DigestState::Taken => Err(Error::internal("a digest was used after its end")),
-        }
     }
 }
 

@@ -1,25 +1,22 @@
 //! An upload: plaintext in, hashed and sealed as it arrives, durable before it is staged.
 //!
-//! Three things run at once: the next batch arrives, the last one is hashed on one blocking thread,
-//! and sealed and written on another.
+//! Three things run at once: the next batch arrives while those before it are hashed on one thread,
+//! and sealed and written on another. None waits for another until there is enough between them.
 
 use std::time::{Duration, Instant};
 
-use aws_lc_rs::digest::{Context, SHA256};
 use aws_lc_rs::hmac;
 use bytes::Bytes;
 use falaj_base::{BlobId, Error, KeyId, Name, Result, TenantId, code, hex};
 use futures::{Stream, StreamExt};
-use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::lane::{Hasher, Lane, Work};
 use super::parts::Ledger;
 use super::writer::BlobWriter;
-use super::{Objects, blob_name, row};
+use super::{INLINE, Objects, blob_name, row};
 use crate::keys::TenantKey;
 use crate::seal::{self, Buffer, HEADER_LEN, Layout, Sealer};
 
-/// Up to this much it is not worth handing the work to another thread.
-const INLINE: usize = 64 << 10;
 /// How often a long upload shows that it is alive.
 const TOUCH_EVERY: Duration = Duration::from_mins(1);
 
@@ -76,8 +73,9 @@ impl Objects {
             (Ledger::Row(self.0.db.clone(), blob), root.location(tenant, blob));
         let in_flight = self.0.config.parts_in_flight;
         let writer = BlobWriter::new(&root, location, ledger, expected.size, in_flight);
-        let batch = root.batch();
-        let transfer = Transfer { objects: self, tenant, blob, key: &key, limit, batch, expected };
+        let (batch, sends) = (root.batch(), writer.sends());
+        let transfer =
+            Transfer { objects: self, tenant, blob, key: &key, limit, batch, sends, expected };
         match transfer.run(content, writer).await {
             Ok(staged) => Ok(staged),
             Err(error) => {
@@ -106,6 +104,8 @@ struct Transfer<'a> {
     limit: u64,
     /// How much plaintext is hashed, sealed and written in one go.
     batch: usize,
+    /// Whether what was sealed is sent somewhere between batches, rather than written to a file.
+    sends: bool,
     expected: Expected,
 }
 
@@ -117,8 +117,8 @@ impl Transfer<'_> {
         let name = blob_name(self.tenant, self.blob);
         let sealer = Sealer::new(&self.key.key, &name)?;
         let header = sealer.header();
-        let press = Box::new(Press { sealer, writer, sealed: Buffer::default() });
-        let mut mill = Mill::Idle(Context::new(&SHA256), press);
+        let mut pressing = Lane::new(Press { sealer, writer, sealed: Buffer::default() });
+        let mut hashing = Lane::new(Hasher::new());
         let mut content = std::pin::pin!(content);
         let (mut size, mut touched) = (0u64, Instant::now());
         loop {
@@ -127,12 +127,15 @@ impl Transfer<'_> {
             if size > self.limit {
                 return Err(too_large(self.limit));
             }
-            let (hasher, mut press) = mill.wait().await?;
-            press.writer.send(&mut press.sealed).await?;
             if batch.is_empty() {
-                return self.close(hasher, press, header, size).await;
+                let sha256 = hashing.finish().await?.finish()?;
+                return self.close(sha256, pressing.finish().await?, header, size).await;
             }
-            mill = Mill::start(hasher, press, batch)?;
+            if self.sends {
+                pressing = Lane::new(pressing.finish().await?.send().await?);
+            }
+            hashing.push(batch.clone()).await?;
+            pressing.push(batch).await?;
             if touched.elapsed() > TOUCH_EVERY {
                 self.touch().await?;
                 touched = Instant::now();
@@ -142,13 +145,11 @@ impl Transfer<'_> {
 
     async fn close(
         &self,
-        hasher: Context,
-        mut press: Box<Press>,
+        sha256: [u8; 32],
+        mut press: Press,
         header: [u8; HEADER_LEN],
         size: u64,
     ) -> Result<Staged> {
-        let mut sha256 = [0; 32];
-        sha256.copy_from_slice(hasher.finish().as_ref());
         self.check(size, &sha256)?;
         press.sealer.finish(&mut press.sealed)?;
         press.writer.finish(press.sealed).await?;
@@ -201,52 +202,18 @@ struct Press {
 }
 
 impl Press {
-    fn seal(&mut self, batch: &[Bytes]) -> Result<()> {
-        batch.iter().try_for_each(|piece| self.sealer.push(piece, &mut self.sealed))
+    /// Sends what was sealed to the store, if the blob does not go to a file.
+    async fn send(mut self) -> Result<Self> {
+        self.writer.send(&mut self.sealed).await?;
+        Ok(self)
     }
 }
 
-fn hash(hasher: &mut Context, batch: &[Bytes]) {
-    for piece in batch {
-        hasher.update(piece);
-    }
-}
-
-/// Hashing and sealing, between batches or in the middle of one.
-enum Mill {
-    Idle(Context, Box<Press>),
-    Busy(JoinHandle<Context>, JoinHandle<Result<Box<Press>>>),
-}
-
-impl Mill {
-    fn start(mut hasher: Context, mut press: Box<Press>, batch: Vec<Bytes>) -> Result<Self> {
-        let len: usize = batch.iter().map(Bytes::len).sum();
-        if press.sealed.len() + len <= INLINE {
-            hash(&mut hasher, &batch);
-            press.seal(&batch)?;
-            return Ok(Self::Idle(hasher, press));
-        }
-        let copy = batch.clone();
-        let hashing = spawn_blocking(move || {
-            hash(&mut hasher, &copy);
-            hasher
-        });
-        let sealing = spawn_blocking(move || {
-            press.seal(&batch)?;
-            press.writer.append(&mut press.sealed)?;
-            Ok(press)
-        });
-        Ok(Self::Busy(hashing, sealing))
-    }
-
-    async fn wait(self) -> Result<(Context, Box<Press>)> {
-        match self {
-            Self::Idle(hasher, press) => Ok((hasher, press)),
-            Self::Busy(hashing, sealing) => {
-                let press = sealing.await.map_err(Error::internal)??;
-                Ok((hashing.await.map_err(Error::internal)?, press))
-            }
-        }
+impl Work for Press {
+    fn take(&mut self, batch: &[Bytes]) -> Result<()> {
+        batch.iter().try_for_each(|piece| self.sealer.push(piece, &mut self.sealed))?;
+        // A small object is written once, with its last bytes.
+        if self.sealed.len() > 2 * INLINE { self.writer.append(&mut self.sealed) } else { Ok(()) }
     }
 }
 

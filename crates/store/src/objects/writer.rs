@@ -34,6 +34,11 @@ impl BlobWriter {
         Self::Parts(Box::new(parts))
     }
 
+    /// Whether sealed bytes are sent, rather than written to a file.
+    pub(super) fn sends(&self) -> bool {
+        matches!(self, Self::Parts(_))
+    }
+
     /// Writes `sealed` to the file and empties it; blocks. What goes elsewhere is left for
     /// [`BlobWriter::send`].
     pub(super) fn append(&mut self, sealed: &mut Buffer) -> Result<()> {
