@@ -2,15 +2,19 @@
 
 use std::collections::HashSet;
 
-use falaj_base::{Ctx, Error, Result, code};
+use falaj_base::{Ctx, Error, ProjectId, Result, code};
 use falaj_governance::tenancy::Project;
+use falaj_store::db::Tx;
+use falaj_tracking::artifact::{ArtifactPath, files_below};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::files::File;
 use super::make::not_signed;
 use super::record::{SignedFile, State};
+use super::store::{self, below};
 use crate::Registry;
+use crate::model::RegisteredId;
 use crate::scan::Verdict;
 use crate::signing::{Manifest, verify};
 use crate::version::Version;
@@ -31,6 +35,56 @@ pub struct Checked {
     pub verdict: Option<Verdict>,
     /// What was found there, each as it was signed. Whoever loads them compares what it reads.
     pub files: Vec<SignedFile>,
+    /// The model's own id: another one can come by the name.
+    #[serde(skip)]
+    #[schemars(skip)]
+    model: RegisteredId,
+}
+
+impl Checked {
+    /// What was checked, in a word: the digest over the files, or why there is none. The same word
+    /// means the same content.
+    pub(crate) fn content(&self) -> &str {
+        self.digest.as_deref().unwrap_or(self.state.as_str())
+    }
+
+    /// Refuses a version that is not any more what was checked. Part of the transaction that
+    /// relies on the check.
+    pub(crate) fn check_still(
+        &self,
+        tx: &mut Tx<'_>,
+        project: ProjectId,
+        version: &Version,
+    ) -> Result<()> {
+        if self.is_still(tx, project, version)? {
+            return Ok(());
+        }
+        let text = format!(
+            "Version {} of {} changed while it was checked; look at it and try again",
+            version.number, version.name
+        );
+        Err(Error::new(&code::CHANGED, text).at("signature"))
+    }
+
+    fn is_still(&self, tx: &mut Tx<'_>, project: ProjectId, version: &Version) -> Result<bool> {
+        if self.model != version.model {
+            return Ok(false);
+        }
+        let Some(folder) = &version.files else { return Ok(self.state == State::Elsewhere) };
+        let now = store::digest(tx, (version.model, version.number))?;
+        if now != Some((self.state, self.digest.clone())) {
+            return Ok(false);
+        }
+        // Uploads do not change; the same ones under the same names are the same files.
+        let folder = ArtifactPath::new(folder)?;
+        let found = files_below(tx, project, &folder, self.files.len() + 1)?;
+        let found: HashSet<(String, String)> = found
+            .iter()
+            .map(|file| (below(&folder, file.path.as_str()), file.id.simple().to_string()))
+            .collect();
+        let checked = self.files.iter().map(|file| (file.path.clone(), file.artifact.clone()));
+        Ok(found == checked.collect())
+    }
 }
 
 impl Registry {
@@ -62,6 +116,7 @@ impl Registry {
             key_id: None,
             verdict: evidence.scan.as_ref().map(|scan| scan.verdict),
             files: Vec::new(),
+            model: version.model,
         };
         match evidence.state {
             State::Empty | State::Elsewhere => return Ok(checked),
