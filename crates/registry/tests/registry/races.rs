@@ -1,6 +1,7 @@
 //! Two at once, on the same thing: one of them is told.
 
 use falaj_base::Principal;
+use falaj_registry::RegistryConfig;
 use falaj_testkit::database::{Database, each_place};
 use http::Method;
 use serde_json::{Value, json};
@@ -86,6 +87,34 @@ async fn an_approval_is_used_once() {
         refused(promoted, 409, "RESOURCE_CONFLICT", "");
         assert_eq!(office.status().await, "withdrawn");
         assert_eq!(office.world.count("SELECT COUNT(*) AS n FROM model_alias").await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_webhook_that_is_deleted_leaves_nothing_behind() {
+    each_place(async |database| {
+        let mut config = RegistryConfig::default();
+        config.webhooks.allowed_hosts = vec!["hooks.example.com".to_owned()];
+        let world = World::with(database, config).await;
+        let body = json!({
+            "name": "h", "url": "https://hooks.example.com/",
+            "events": [{"entity": "REGISTERED_MODEL", "action": "CREATED"}],
+        });
+        let waiting = "SELECT COUNT(*) AS n FROM webhook_delivery";
+        // Something is queued while it is deleted.
+        let made = ok(world.post("/webhooks", body.clone()).await);
+        let path = format!("/webhooks/{}", made["webhook"]["webhook_id"].as_str().unwrap());
+        let queue =
+            "INSERT INTO webhook_delivery (id, webhook, event, payload, attempts, queued_at)
+                     SELECT 'd', id, 'registered_model.created', '{}', 0, 0 FROM webhook";
+        let deleted = world.delete(&path, Value::Null);
+        ok(world.meanwhile(("webhooks", ""), queue, deleted).await);
+        assert_eq!(world.count(waiting).await, 0);
+        // It is deleted while something is queued.
+        ok(world.post("/webhooks", body).await);
+        world.meanwhile(("webhooks", ""), "DELETE FROM webhook", world.model("a")).await;
+        assert_eq!(world.count(waiting).await, 0);
     })
     .await;
 }
