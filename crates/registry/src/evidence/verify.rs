@@ -10,9 +10,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::files::File;
-use super::make::not_signed;
+use super::make::{SOON, not_signed};
 use super::record::{SignedFile, State};
 use super::store::{self, below};
+use super::turn::Turn;
 use crate::Registry;
 use crate::model::RegisteredId;
 use crate::scan::Verdict;
@@ -121,11 +122,9 @@ impl Registry {
         match evidence.state {
             State::Empty | State::Elsewhere => return Ok(checked),
             State::Signed => {}
-            State::Pending => {
-                let wait = std::time::Duration::from_secs(5);
-                return Err(not_signed(version, &evidence).retry_after(wait));
+            State::Pending | State::Changed | State::Refused => {
+                return Err(not_signed(version, &evidence));
             }
-            State::Changed | State::Refused => return Err(not_signed(version, &evidence)),
         }
         let (Some(folder), Some(key), Some(bundle)) =
             (&version.files, &evidence.key, &evidence.signature)
@@ -133,7 +132,8 @@ impl Registry {
             return Err(Error::internal("a signed version has no signature"));
         };
         let files = self.files(project.id, folder).await?;
-        self.check_readable(version, &files, &evidence.files)?;
+        let must_read = self.check_readable(version, &files, &evidence.files)?;
+        let _turn = if must_read { Some(self.reading(version).await?) } else { None };
         let found = self.digested(project.tenant_id, &files, &evidence.files).await?;
         let manifest = found.iter().map(|f| (f.path.clone(), f.sha256.clone(), f.size)).collect();
         let manifest = Manifest::new(manifest)?;
@@ -148,20 +148,33 @@ impl Registry {
         Ok(checked)
     }
 
+    /// The turn to read the files of a version.
+    async fn reading(&self, version: &Version) -> Result<Turn> {
+        let turn = self.turns().take((version.model, version.number)).await;
+        turn.ok_or_else(|| {
+            let text = format!(
+                "The files of version {} of {} cannot be read now, because others are; try again",
+                version.number, version.name
+            );
+            Error::new(&code::CONFLICT, text).retry_after(SOON)
+        })
+    }
+
     /// Refuses to read more within a request than is allowed: a large file that was uploaded anew,
-    /// in parts, could only be compared by reading all of it.
+    /// in parts, could only be compared by reading all of it. Tells whether anything must be read.
     fn check_readable(
         &self,
         version: &Version,
         files: &[File],
         known: &[SignedFile],
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let known: HashSet<&str> = known.iter().map(|file| file.artifact.as_str()).collect();
-        let mut unread = 0;
+        let (mut unread, mut must_read) = (0, false);
         for file in files {
             if file.artifact.is_whole() || known.contains(file.stamp().as_str()) {
                 continue;
             }
+            must_read = true;
             unread += file.artifact.size;
             if unread > self.config().inline_hashing.bytes() {
                 let text = format!(
@@ -172,6 +185,6 @@ impl Registry {
                 return Err(Error::new(&code::CONFLICT, text).at("signature"));
             }
         }
-        Ok(())
+        Ok(must_read)
     }
 }
