@@ -3,7 +3,7 @@
 //! The text comes from a client and is handed to other clients, which fetch from it. It is never a
 //! path on this machine, and nothing in it climbs.
 
-use falaj_base::{Error, Result};
+use falaj_base::{Error, Result, percent_decoded};
 use falaj_mlflow::error::refused;
 
 use super::stage::Stage;
@@ -184,23 +184,11 @@ fn has_path(rest: &str) -> bool {
     path.starts_with('/') && !path.trim_matches('/').is_empty()
 }
 
-/// The text with all its percent signs resolved. What is no text then is left as it is: nobody
-/// reads a path from it either.
+/// The text with all its percent signs resolved, until there are none.
 fn decoded(text: &str) -> String {
     let mut text = text.to_owned();
     loop {
-        let bytes = text.as_bytes();
-        let mut plain = Vec::with_capacity(bytes.len());
-        let mut at = 0;
-        while let Some(byte) = bytes.get(at) {
-            let hex = bytes.get(at + 1..at + 3).filter(|_| *byte == b'%');
-            let hex = hex.and_then(|hex| std::str::from_utf8(hex).ok());
-            let hex = hex.filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()));
-            let value = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-            plain.push(value.unwrap_or(*byte));
-            at += if value.is_some() { 3 } else { 1 };
-        }
-        let next = String::from_utf8_lossy(&plain).into_owned();
+        let next = percent_decoded(&text);
         if next.len() >= text.len() {
             return next;
         }

@@ -5,9 +5,11 @@
 mod access;
 mod aliases;
 mod approvals;
+mod content;
 mod evidence;
 mod models;
 mod purge;
+mod races;
 mod search;
 mod sources;
 mod versions;

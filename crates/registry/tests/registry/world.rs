@@ -258,6 +258,45 @@ impl World {
         self.db.read(read).await.unwrap()
     }
 
+    /// Changes rows behind the server's back.
+    pub(crate) async fn change(&self, sql: &'static str) {
+        self.db.write(move |tx| tx.execute(sql, &[])).await.unwrap();
+    }
+
+    /// Makes a request while another transaction, which holds a lock of the project and has run a
+    /// statement, is about to commit: what the request looks at first is old, and what it writes
+    /// comes after.
+    pub(crate) async fn meanwhile<T>(
+        &self,
+        lock: (&'static str, &'static str),
+        sql: &'static str,
+        request: impl Future<Output = T>,
+    ) -> T {
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (finish, may_finish) = std::sync::mpsc::channel::<()>();
+        let other = self.db.write(move |tx| {
+            let project = "SELECT id FROM project WHERE name = 'default'";
+            let project: String = tx.query_one(project, &[])?.get("id")?;
+            let (kind, name) = lock;
+            tx.lock(&format!("{kind}/{project}{name}"))?;
+            tx.execute(sql, &[])?;
+            begun.send(()).unwrap();
+            may_finish.recv().map_err(Error::internal)
+        });
+        let requested = async {
+            has_begun.await.unwrap();
+            let release = async {
+                // Long enough for the request to have looked and to wait.
+                tokio::time::sleep(Duration::from_millis(400)).await;
+                finish.send(()).unwrap();
+            };
+            tokio::join!(request, release).0
+        };
+        let (other, answer) = tokio::join!(other, requested);
+        other.unwrap();
+        answer
+    }
+
     /// Lets a millisecond pass, so that times tell what came first.
     pub(crate) fn tick(&self) {
         self.clock.advance(Duration::from_millis(1));
