@@ -103,9 +103,6 @@ struct LogOutputs {
 
 async fn outputs(t: Arc<Tracking>, call: Call, body: LogOutputs) -> Result<Nothing> {
     let run = required_text("run_id", body.run_id)?;
-    if body.models.is_empty() {
-        return Err(missing("models"));
-    }
     let models = body.models.into_iter().map(|model| {
         Ok((required_text("model_id", model.model_id)?, model.step.unwrap_or_default()))
     });
