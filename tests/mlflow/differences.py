@@ -130,12 +130,32 @@ DIFFERENCES = {
     ("logged_models.life", "PATCH logged-models/{id}/tags: long key"): Difference(
         200, 400, BAD_REQUEST, "a key has at most 250 characters; on the original that depends on its database"),
     ("logged_models.life", "DELETE logged-models/{id}: again"): Difference(200, 404, NOT_FOUND, ABSENT),
+    ("logged_models.life", "PATCH logged-models/{id}: deleted"): Difference(200, 404, NOT_FOUND, ABSENT),
+    ("logged_models.life", "PATCH logged-models/{id}: bogus status"): Difference(200, 400, BAD_REQUEST, UNKNOWN_ENUM),
+    **{("logged_models.life", f"POST logged-models/{{id}}/params: {what}"): Difference(
+        400, 200, None, "a parameter that is there already stays as it is, and sending it again is no error")
+       for what in ("same again", "changed")},
+    ("logged_models.life", "POST logged-models/{id}/params: bad key"): Difference(
+        200, 400, BAD_REQUEST, "keys are checked as those of runs are"),
+    ("logged_models.search", "PATCH logged-models/{id}: delta"): Difference(200, 200, None, NAN),
+    **{("logged_models.search", f"POST logged-models/search: status {test}"): Difference(
+        200, 200, None, "a status is found by its name; the original finds none")
+       for test in ("= 'READY'", "= 'PENDING'", "!= 'READY'")},
+    ("logged_models.search", "POST logged-models/search: order without field"): Difference(
+        400, 400, BAD_REQUEST, ONE_CODE),
+    ("logged_models.search", "POST logged-models/search: digest without dataset"): Difference(
+        200, 200, None, "a digest without the name of its dataset is ignored"),
+    ("runs.lookups_that_fail", "POST runs/log-batch: long"): Difference(400, 400, BAD_REQUEST, ONE_CODE),
+    **{("artifacts.presigned", step): Difference(
+        501, 200, None, "parts and signed addresses work with every store of artifacts")
+       for step in ("POST /api/2.0/mlflow-artifacts/mpu/create/{folder}",
+                    "GET /api/2.0/mlflow-artifacts/presigned/{folder}/a.txt")},
     ("logged_models.create", "POST logged-models: long name"): Difference(
         200, 400, BAD_REQUEST, "a name has at most 500 characters; on the original that depends on its database"),
     ("logged_models.create", "POST logged-models: unknown run"): Difference(
         200, 404, NOT_FOUND, "every id that a request names must be there"),
     ("logged_models.create", "POST logged-models: param twice"): Difference(
-        400, 200, None, "of a parameter that is given twice the last one counts"),
+        400, 200, None, "a parameter that is given twice is no error"),
     ("logged_models.metrics", "POST runs/log-metric: unknown model"): Difference(
         400, 404, NOT_FOUND, "every id that a request names must be there"),
     **{("logged_models.search", f"POST logged-models/search: {filter}"): Difference(400, 200, None, MORE_FILTERS)

@@ -273,6 +273,14 @@ mod tests {
     }
 
     #[test]
+    fn only_an_object_in_utf_8_is_read() {
+        for bad in [&b"[]"[..], b" [\"k\"]", b"{\"unknown\": \"\xff\"}", b"null", b"{} {}"] {
+            assert!(from_json::<Metric>(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(from_json::<Metric>(b" {} ").unwrap(), Metric::default());
+    }
+
+    #[test]
     fn protobufs_manner_is_understood() {
         let read = |text: &str| from_json::<Metric>(text.as_bytes());
         for text in [
