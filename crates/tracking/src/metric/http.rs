@@ -191,7 +191,13 @@ struct Bulk {
     max_results: Option<i64>,
 }
 
-async fn bulk(t: Arc<Tracking>, call: Call, query: Bulk) -> Result<Points> {
+/// Unlike elsewhere, an empty list is told, as in MLflow.
+#[derive(Debug, Serialize, JsonSchema)]
+struct BulkPoints {
+    metrics: Vec<MetricValue>,
+}
+
+async fn bulk(t: Arc<Tracking>, call: Call, query: Bulk) -> Result<BulkPoints> {
     if query.run_id.is_empty() {
         return Err(refused("GetMetricHistoryBulk request must specify at least one run_id."));
     }
@@ -203,7 +209,7 @@ async fn bulk(t: Arc<Tracking>, call: Call, query: Bulk) -> Result<Points> {
     let limit = query.max_results.and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.unwrap_or(MOST_IN_BULK).min(MOST_IN_BULK);
     let found = t.metric_histories(&call, &query.run_id, &key, limit).await?;
-    Ok(many(&key, found))
+    Ok(BulkPoints { metrics: many(&key, found).metrics })
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
