@@ -307,7 +307,7 @@ pub(crate) fn require_active_for(
     check_active(id, stage)
 }
 
-fn check_active(id: ExperimentId, stage: Stage) -> Result<()> {
+pub(crate) fn check_active(id: ExperimentId, stage: Stage) -> Result<()> {
     if stage == Stage::Active {
         return Ok(());
     }

@@ -8,13 +8,14 @@ use falaj_base::{Error, Result};
 use falaj_mlflow::Call;
 use falaj_store::db::Tx;
 
+use super::origin::{self, Kind};
 use super::wire::{Imported, Points};
-use super::{check_count, check_text, record};
+use super::{Mover, Told, Way, check_count, check_text, not_from};
 use crate::access::{Home, no_run};
 use crate::key::{KeyKind, Learned};
 use crate::metric::{self, Point};
 use crate::run::{RunId, store};
-use crate::{IMPORT, Tracking};
+use crate::{RUN_WRITE, Tracking};
 
 /// The bytes of one point: three numbers of eight bytes.
 const POINT: usize = 24;
@@ -26,9 +27,15 @@ struct OfRun {
 }
 
 impl Tracking {
-    pub(super) async fn import_points(&self, call: &Call, batch: Points) -> Result<Imported> {
+    pub(super) async fn import_points(
+        &self,
+        call: &Call,
+        way: Way,
+        batch: Points,
+    ) -> Result<Imported> {
+        let mover = Mover::new(call, way, batch.source)?;
         check_count("series", batch.series.len(), self.config().max_import_batch)?;
-        self.may_import(call).await?;
+        self.may_bring(&mover).await?;
         let mut runs: HashMap<String, OfRun> = HashMap::new();
         let mut count = 0;
         for series in batch.series {
@@ -39,7 +46,10 @@ impl Tracking {
             let points = decoded(&series.points)?;
             count += points.len();
             if !runs.contains_key(&series.run) {
-                let home = self.home(call, &series.run, &IMPORT).await?;
+                if way == Way::Sync {
+                    self.home(call, &series.run, &RUN_WRITE).await?;
+                }
+                let home = self.home(call, &series.run, way.action()).await?;
                 runs.insert(series.run.clone(), OfRun { home, series: BTreeMap::new() });
             }
             if let Some(run) = runs.get_mut(&series.run) {
@@ -49,15 +59,20 @@ impl Tracking {
         let mut runs: Vec<OfRun> = runs.into_values().collect();
         // In one order, lest two batches wait for each other.
         runs.sort_unstable_by_key(|run| run.home.run);
-        let (this, call) = (self.clone(), call.clone());
+        let this = self.clone();
         let write = move |tx: &mut Tx<'_>| {
             let (mut learned, mut appended) = (Learned::default(), Vec::new());
             for OfRun { home, series } in &runs {
+                let of = (Kind::Run, &home.run.0.as_bytes()[..]);
+                if !origin::is_from(tx, of, mover.project(), &mover.source)? {
+                    return Err(not_from(&mover, "series.run", &format!("the run {}", home.run)));
+                }
                 let (new, written) = this.append_series(tx, home, series)?;
                 learned = learned.and(new);
                 appended.push((home.run, written));
             }
-            record(tx, &call, &[("runs", runs.len()), ("points", count)])?;
+            let ids: Vec<String> = runs.iter().map(|run| run.home.run.to_string()).collect();
+            mover.record(tx, Told::Points, &ids, &[("points", count)])?;
             Ok((learned, appended))
         };
         let (learned, appended) = self.db().write(write).await?;
