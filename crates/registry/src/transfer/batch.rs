@@ -81,7 +81,11 @@ impl Registry {
 
     /// Asks whether the caller may read the files that a version names, as a registration does, and
     /// tells the run behind them, if the caller may know of it.
-    pub(super) async fn may_name(&self, call: &Call, version: &VersionIn) -> Result<Option<String>> {
+    pub(super) async fn may_name(
+        &self,
+        call: &Call,
+        version: &VersionIn,
+    ) -> Result<Option<String>> {
         for place in [&version.source, &version.location] {
             if let Some(path) = files(place)? {
                 let path = ArtifactPath::new(path)?;

@@ -33,7 +33,7 @@ pub(super) fn of_model(
         let sql = "SELECT version, stage, description, source, location, run_id
                    FROM model_version WHERE model = $1";
         tx.scan(sql, &of, |row| {
-            let text = |column: &str| {
+            let text = |column: &str| -> Result<u64> {
                 let text = row.get::<Option<String>>(column)?;
                 Ok(digest::text(text.as_deref().unwrap_or("")))
             };

@@ -7,6 +7,7 @@ mod aliases;
 mod approvals;
 mod content;
 mod evidence;
+mod import;
 mod models;
 mod purge;
 mod races;

@@ -7,7 +7,8 @@ use axum::body::{Body, to_bytes};
 use axum::response::Response;
 use axum::{Extension, Router};
 use falaj_base::{
-    Action, Clock, Ctx, Error, Gate, Name, Principal, PrincipalId, RequestInfo, Resource, Result,
+    Action, ByteSize, Clock, Ctx, Error, Gate, Name, Principal, PrincipalId, RequestInfo, Resource,
+    Result,
 };
 use falaj_governance::audit::ReadLog;
 use falaj_governance::epoch::{self, Epoch};
@@ -73,7 +74,11 @@ impl World {
         let tenancy = Tenancy::new(db.clone(), epoch.clone(), local);
         tenancy.ensure_default().await.unwrap();
         let reads = ReadLog::new(db.clone(), 1000, 100);
-        let config = TrackingConfig::default();
+        // Small, so that tests meet the limit.
+        let config = TrackingConfig {
+            max_import_check: ByteSize::from_bytes(40_000),
+            ..TrackingConfig::default()
+        };
         let tracking = Tracking::new(config, db.clone(), objects, reads.clone());
         let places = Places::new(tenancy.clone(), epoch);
         let secret = keys.platform_secret("artifact-urls").unwrap();

@@ -34,9 +34,9 @@ impl Tracking {
         let model_ids: Vec<ModelId> =
             asked.logged_models.iter().filter_map(|id| ModelId::parse(id)).collect();
         call.ctx.filtered(&IMPORT_CHECK);
-        let mut room = usize::try_from(self.config().max_import_check.bytes()).unwrap_or(usize::MAX);
-        let mut here =
-            Here { runs: Vec::new(), logged_models: Vec::new(), left: Asked::default() };
+        let mut room =
+            usize::try_from(self.config().max_import_check.bytes()).unwrap_or(usize::MAX);
+        let mut here = Here { runs: Vec::new(), logged_models: Vec::new(), left: Asked::default() };
         here.left.series = asked.series;
         for id in ids {
             if room == 0 {
@@ -46,8 +46,8 @@ impl Tracking {
             let (call, series) = (call.clone(), asked.series);
             let read = move |tx: &mut Tx<'_>| {
                 let address = runs::address(tx, id)?;
-                let visible = address
-                    .is_some_and(|home| may_see(&call, home.project, home.experiment_id));
+                let visible =
+                    address.is_some_and(|home| may_see(&call, home.project, home.experiment_id));
                 let run = if visible { load(tx, &[id])?.pop() } else { None };
                 run.map(|run| run_here(tx, &run, series)).transpose()
             };

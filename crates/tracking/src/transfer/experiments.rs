@@ -48,10 +48,14 @@ impl Tracking {
         let write = move |tx: &mut Tx<'_>| {
             tx.lock(&format!("experiments/{}", mover.project()))?;
             let mut experiments = Vec::with_capacity(batch.experiments.len());
+            let mut ids = Vec::new();
             for one in &batch.experiments {
-                experiments.push(land(tx, &mover, one, now)?);
+                let (landed, changed) = land(tx, &mover, one, now)?;
+                if changed {
+                    ids.push(landed.id.clone());
+                }
+                experiments.push(landed);
             }
-            let ids: Vec<String> = experiments.iter().map(|one| one.id.clone()).collect();
             mover.record(tx, Told::Experiments, &ids, &[])?;
             Ok(LandedAll { experiments })
         };
@@ -164,7 +168,8 @@ fn free_id(tx: &mut Tx<'_>, project: ProjectId, one: &ExperimentIn) -> Result<Ex
     if free { Ok(wanted) } else { store::next_id(tx, project) }
 }
 
-fn land(tx: &mut Tx<'_>, mover: &Mover, one: &ExperimentIn, now: i64) -> Result<Landed> {
+/// Tells as well whether anything was written.
+fn land(tx: &mut Tx<'_>, mover: &Mover, one: &ExperimentIn, now: i64) -> Result<(Landed, bool)> {
     let found = same(tx, mover, &one.id, &one.name, one.created_at)?;
     let created = found.is_none();
     let stage = Stage::from(one.stage);
@@ -189,17 +194,17 @@ fn land(tx: &mut Tx<'_>, mover: &Mover, one: &ExperimentIn, now: i64) -> Result<
             made
         }
     };
-    let landed =
-        |stage| Landed { source: one.id.clone(), id: here.id.to_string(), created, stage };
+    let landed = |stage| Landed { source: one.id.clone(), id: here.id.to_string(), created, stage };
     if created {
-        return Ok(landed(stage));
+        return Ok((landed(stage), true));
     }
     if mover.way == Way::Sync {
         let known = |key: &String| here.tags.iter().any(|(there, _)| there == key);
-        for (key, value) in one.tags.iter().filter(|(key, _)| !known(key)) {
+        let new: Vec<_> = one.tags.iter().filter(|(key, _)| !known(key)).collect();
+        for (key, value) in &new {
             store::set_tag(tx, here.no, key, value)?;
         }
-        return Ok(landed(here.stage));
+        return Ok((landed(here.stage), !new.is_empty()));
     }
     // Whoever is adding to it sees the stage it had; its runs have stages of their own.
     store::lock(tx, mover.project(), here.id)?;
@@ -210,5 +215,5 @@ fn land(tx: &mut Tx<'_>, mover: &Mover, one: &ExperimentIn, now: i64) -> Result<
     for (key, value) in &one.tags {
         store::set_tag(tx, here.no, key, value)?;
     }
-    Ok(landed(stage))
+    Ok((landed(stage), true))
 }

@@ -48,12 +48,7 @@ impl Tracking {
     }
 
     /// Files of what did not come from the source are not its to write.
-    async fn check_origin(
-        &self,
-        mover: &Mover,
-        owner: &Owner,
-        path: &ArtifactPath,
-    ) -> Result<()> {
+    async fn check_origin(&self, mover: &Mover, owner: &Owner, path: &ArtifactPath) -> Result<()> {
         let of = match (owner.run, &owner.model) {
             (Some(run), _) => Some((Kind::Run, run.0)),
             (None, Some(model)) => ModelId::parse(model).map(|id| (Kind::Model, id.0)),

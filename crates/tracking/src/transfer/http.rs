@@ -14,11 +14,11 @@ use http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::Way;
 use super::wire::{
     Asked, Experiments, FilesAsked, FilesHere, Here, Imported, LandedAll, LoggedModels, Marks,
     MarksAsked, Points, Runs, Settled,
 };
-use super::Way;
 use crate::artifact::ArtifactPath;
 use crate::{IMPORT, IMPORT_CHECK, SYNC, Tracking};
 
@@ -29,7 +29,6 @@ const LOGGED_MODELS: &str = "/v1/tenants/{tenant}/projects/{project}/import/logg
 const CHECK: &str = "/v1/tenants/{tenant}/projects/{project}/import/check";
 const FILES: &str = "/v1/tenants/{tenant}/projects/{project}/import/files";
 const MARKS: &str = "/v1/tenants/{tenant}/projects/{project}/import/marks";
-const SETTLED: &str = "/v1/tenants/{tenant}/projects/{project}/import/settled";
 const SYNC_EXPERIMENTS: &str = "/v1/tenants/{tenant}/projects/{project}/sync/experiments";
 const SYNC_RUNS: &str = "/v1/tenants/{tenant}/projects/{project}/sync/runs";
 const SYNC_POINTS: &str = "/v1/tenants/{tenant}/projects/{project}/sync/points";
@@ -55,11 +54,16 @@ pub(crate) fn routes(tracking: &Tracking, places: &Places) -> Vec<Endpoint> {
         .post(RUNS, &IMPORT, "Import runs", runs)
         .post(POINTS, &IMPORT, "Import points of metrics", points)
         .post(LOGGED_MODELS, &IMPORT, "Import logged models", logged_models)
-        .post(SETTLED, &IMPORT, "Note what an import has brought over", settled)
         .post(CHECK, &IMPORT_CHECK, "Digest runs and logged models", check)
         .post(FILES, &IMPORT_CHECK, "List files with their digests", files)
         .post(MARKS, &IMPORT_CHECK, "Tell what came from a source, and how far", marks)
-        .raw(Method::PUT, FILE, &IMPORT, put_doc("Import a file of a run or a logged model"), put_import)
+        .raw(
+            Method::PUT,
+            FILE,
+            &IMPORT,
+            put_doc("Import a file of a run or a logged model"),
+            put_import,
+        )
         .into();
     let synced: Vec<Endpoint> = Routes::new(sync)
         .post(SYNC_EXPERIMENTS, &SYNC, "Join or add experiments that were logged to", experiments)
@@ -67,7 +71,13 @@ pub(crate) fn routes(tracking: &Tracking, places: &Places) -> Vec<Endpoint> {
         .post(SYNC_POINTS, &SYNC, "Add points that were logged elsewhere", points)
         .post(SYNC_LOGGED_MODELS, &SYNC, "Add or extend logged models", logged_models)
         .post(SYNC_SETTLED, &SYNC, "Note what a sync has brought over", settled)
-        .raw(Method::PUT, SYNC_FILE, &SYNC, put_doc("Add a file that was logged elsewhere"), put_sync)
+        .raw(
+            Method::PUT,
+            SYNC_FILE,
+            &SYNC,
+            put_doc("Add a file that was logged elsewhere"),
+            put_sync,
+        )
         .into();
     all.extend(synced);
     all
@@ -169,7 +179,9 @@ async fn file(
         let tenant = Name::new(tenant).map_err(|error| error.at("tenant"))?;
         let project = Name::new(project).map_err(|error| error.at("project"))?;
         let call = m.call(ctx, ProjectPath { tenant, project }).await?;
-        m.tracking.import_file(&call, (m.way, query.source), ArtifactPath::new(path)?, request).await
+        m.tracking
+            .import_file(&call, (m.way, query.source), ArtifactPath::new(path)?, request)
+            .await
     };
     match answer.await {
         Ok(file) => (StatusCode::CREATED, Json(file)).into_response(),

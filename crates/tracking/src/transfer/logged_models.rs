@@ -13,13 +13,13 @@ use super::{
     Mover, Told, Way, check_count, check_location, check_pairs, check_text, hold_open, identical,
     not_from,
 };
+use crate::Tracking;
 use crate::artifact::proxied_path;
 use crate::dataset::store as lineage;
 use crate::experiment::{Experiment, ExperimentId, Stage};
 use crate::logged_model::{LoggedModel, ModelId, ModelMetric, ModelStatus, store};
 use crate::purge::refuse_while_purged;
 use crate::run::RunId;
-use crate::Tracking;
 
 /// A model that was checked, and the runs it belongs to.
 pub(super) struct ReadyModel {

@@ -65,7 +65,12 @@ impl Tracking {
     }
 
     /// Notes that all of something has come, as its source was then.
-    pub(super) async fn settle_import(&self, call: &Call, way: Way, batch: Settled) -> Result<Imported> {
+    pub(super) async fn settle_import(
+        &self,
+        call: &Call,
+        way: Way,
+        batch: Settled,
+    ) -> Result<Imported> {
         let mover = Mover::new(call, way, batch.source)?;
         let most = self.config().max_import_batch;
         check_count("runs", batch.runs.len(), most)?;

@@ -85,7 +85,13 @@ impl Mover {
     }
 
     /// Puts a batch on record, on the project it went into, in entries that name every id.
-    fn record(&self, tx: &mut Tx<'_>, told: Told, ids: &[String], more: &[(&str, usize)]) -> Result<()> {
+    fn record(
+        &self,
+        tx: &mut Tx<'_>,
+        told: Told,
+        ids: &[String],
+        more: &[(&str, usize)],
+    ) -> Result<()> {
         let resource = self.call.place.resource();
         let parts = if ids.is_empty() { vec![ids] } else { ids.chunks(NAMED).collect() };
         for (at, part) in parts.into_iter().enumerate() {
@@ -206,7 +212,8 @@ fn hold_open(
     project: ProjectId,
     batch: impl Iterator<Item = (ExperimentId, Stage)>,
 ) -> Result<()> {
-    let mut wanted: std::collections::BTreeMap<ExperimentId, bool> = std::collections::BTreeMap::new();
+    let mut wanted: std::collections::BTreeMap<ExperimentId, bool> =
+        std::collections::BTreeMap::new();
     for (id, stage) in batch {
         *wanted.entry(id).or_default() |= stage == Stage::Active;
     }

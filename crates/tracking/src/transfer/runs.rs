@@ -13,13 +13,13 @@ use super::{
     Mover, Told, Way, check_count, check_location, check_pairs, check_text, hold_open, identical,
     not_from,
 };
+use crate::Tracking;
 use crate::artifact::proxied_path;
 use crate::dataset::{Dataset, DatasetInput, store as datasets};
 use crate::experiment::{Experiment, ExperimentId, Stage};
 use crate::key::{KeyKind, Learned};
 use crate::purge::refuse_while_purged;
 use crate::run::{RunId, RunStatus};
-use crate::Tracking;
 
 /// A parameter or tag, and the run it is of.
 type OfRun<'a> = (RunId, &'a (String, String));
@@ -35,12 +35,7 @@ pub(super) struct Ready {
 }
 
 impl Tracking {
-    pub(super) async fn import_runs(
-        &self,
-        call: &Call,
-        way: Way,
-        batch: Runs,
-    ) -> Result<Imported> {
+    pub(super) async fn import_runs(&self, call: &Call, way: Way, batch: Runs) -> Result<Imported> {
         let mover = Mover::new(call, way, batch.source)?;
         let most = self.config().max_import_batch;
         check_count("runs", batch.runs.len(), most)?;
