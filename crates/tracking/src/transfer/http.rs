@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::{Path, Query, Request};
+use axum::extract::{Path, Request};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use axum::{Json, routing};
@@ -84,9 +84,7 @@ pub(crate) fn routes(tracking: &Tracking, places: &Places) -> Vec<Endpoint> {
 }
 
 fn put(moving: Arc<Moving>) -> MethodRouter {
-    routing::put(move |Extension(ctx), path, query, request| {
-        file(moving.clone(), ctx, path, query, request)
-    })
+    routing::put(move |Extension(ctx), path, request| file(moving.clone(), ctx, path, request))
 }
 
 const fn put_doc(summary: &'static str) -> Doc {
@@ -163,8 +161,8 @@ async fn settled(m: Arc<Moving>, ctx: Ctx, input: In<Settled>) -> Result<Created
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct FileQuery {
-    #[serde(default)]
     source: String,
 }
 
@@ -172,16 +170,14 @@ async fn file(
     m: Arc<Moving>,
     ctx: Ctx,
     Path((tenant, project, path)): Path<(String, String, String)>,
-    Query(query): Query<FileQuery>,
     request: Request,
 ) -> Response {
     let answer = async {
         let tenant = Name::new(tenant).map_err(|error| error.at("tenant"))?;
         let project = Name::new(project).map_err(|error| error.at("project"))?;
+        let from: FileQuery = falaj_web::query(request.uri().query().unwrap_or(""))?;
         let call = m.call(ctx, ProjectPath { tenant, project }).await?;
-        m.tracking
-            .import_file(&call, (m.way, query.source), ArtifactPath::new(path)?, request)
-            .await
+        m.tracking.import_file(&call, (m.way, from.source), ArtifactPath::new(path)?, request).await
     };
     match answer.await {
         Ok(file) => (StatusCode::CREATED, Json(file)).into_response(),
