@@ -120,12 +120,14 @@ impl Account {
         self.output.say(text);
     }
 
-    /// Compares two digests of the same thing.
-    pub(crate) fn compare(&mut self, what: &str, ours: &str, theirs: Option<&str>) {
-        if theirs != Some(ours) {
+    /// Compares two digests of the same thing, and tells whether they agree.
+    pub(crate) fn compare(&mut self, what: &str, ours: &str, theirs: Option<&str>) -> bool {
+        let same = theirs == Some(ours);
+        if !same {
             let theirs = theirs.unwrap_or("nothing");
             self.differs(format!("{what}: {ours} was expected, {theirs} is there"));
         }
+        same
     }
 
     /// Something that could not come along, said once at the end.

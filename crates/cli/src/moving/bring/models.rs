@@ -1,5 +1,7 @@
 //! Logged models: likewise.
 
+use std::collections::HashSet;
+
 use falaj_moving::digest;
 use falaj_moving::record::{Experiment, LoggedModel, Stage};
 use serde_json::{Value, json};
@@ -64,6 +66,7 @@ impl Bring<'_> {
             .map(|one| &one.model)
             .filter(|model| !here.get(&model.id).is_some_and(|h| is(model, h)))
             .collect();
+        let mut differing = HashSet::new();
         if !self.dry_run && !missing.is_empty() {
             self.account.sent(Kind::LoggedModels, missing.len());
             self.send("logged-models", json!({ "logged_models": missing })).await?;
@@ -72,6 +75,7 @@ impl Bring<'_> {
             for model in &missing {
                 let Some(there) = here.get(&model.id) else {
                     self.account.differs(format!("logged model {} is not there", model.id));
+                    differing.insert(model.id.clone());
                     continue;
                 };
                 for (what, ours) in parts(model) {
@@ -80,7 +84,9 @@ impl Bring<'_> {
                         continue;
                     }
                     let label = format!("{what} of logged model {}", model.id);
-                    self.account.compare(&label, &ours, theirs);
+                    if !self.account.compare(&label, &ours, theirs) {
+                        differing.insert(model.id.clone());
+                    }
                 }
             }
         }
@@ -90,7 +96,7 @@ impl Bring<'_> {
                 Some(files) => self.copy_files(files, &folder(&model)).await?,
                 None => true,
             };
-            if complete {
+            if complete && !differing.contains(&model.id) {
                 marks.push((model.id, mark));
             }
         }

@@ -1,5 +1,7 @@
 //! Runs: what is missing of them is sent, then looked at again.
 
+use std::collections::{HashMap, HashSet};
+
 use falaj_moving::digest;
 use falaj_moving::record::{Experiment, Run, Series, Stage};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -29,7 +31,7 @@ impl Bring<'_> {
         // Before the runs themselves are read: what is added meanwhile makes another mark next time.
         let extents = match self.way {
             Way::Sync => self.source.extents(&from.id).await?,
-            Way::Import => std::collections::HashMap::new(),
+            Way::Import => HashMap::new(),
         };
         let ids = self.source.run_ids(&from.id).await?;
         for some in ids.chunks(RUNS) {
@@ -102,11 +104,12 @@ impl Bring<'_> {
             sent.push(expected);
         }
         self.account.sent(Kind::Points, missing.iter().map(|one| one.points.len()).sum());
+        let mut differing = HashSet::new();
         if !self.dry_run {
             let runs: Vec<&Run> = all.iter().map(|one| &one.run).collect();
             self.send_runs(&runs, &sent).await?;
             self.send_points(missing).await?;
-            self.verify(&runs, &sent).await?;
+            differing = self.verify(&runs, &sent).await?;
         }
         let mut marks = Vec::new();
         for Read { run, mark, files } in all {
@@ -114,7 +117,8 @@ impl Bring<'_> {
                 Some(files) => self.copy_files(files, &folder(&run)).await?,
                 None => true,
             };
-            if complete {
+            // What is not there as it should be is looked at again the next time.
+            if complete && !differing.contains(&run.id) {
                 marks.push((run.id, mark));
             }
         }
@@ -158,15 +162,18 @@ impl Bring<'_> {
             .await
     }
 
-    async fn verify(&mut self, runs: &[&Run], sent: &[Expected]) -> Result<()> {
+    /// Looks at what was sent, and tells which runs are not as they should be.
+    async fn verify(&mut self, runs: &[&Run], sent: &[Expected]) -> Result<HashSet<String>> {
+        let mut differing = HashSet::new();
         if sent.is_empty() {
-            return Ok(());
+            return Ok(differing);
         }
         let ids: Vec<&str> = sent.iter().map(|one| one.id.as_str()).collect();
         let here = self.project.check(&ids, &[]).await?;
         for one in sent {
             let Some(there) = here.get(&one.id) else {
                 self.account.differs(format!("run {} is not there", one.id));
+                differing.insert(one.id.clone());
                 continue;
             };
             for (what, ours) in one.parts() {
@@ -175,10 +182,12 @@ impl Bring<'_> {
                     continue;
                 }
                 let label = format!("{what} of run {}", one.id);
-                self.account.compare(&label, ours, theirs);
+                if !self.account.compare(&label, ours, theirs) {
+                    differing.insert(one.id.clone());
+                }
             }
         }
-        Ok(())
+        Ok(differing)
     }
 
     /// Whether the server holds everything that the store does: others may have added to it there.
