@@ -14,7 +14,9 @@ pub fn pairs(pairs: &[(String, String)]) -> String {
 #[must_use]
 pub fn points(all: &[Series]) -> String {
     let mut sum = SetDigest::default();
-    all.iter().for_each(|series| sum.merge(of_points(&series.key, &series.points)));
+    for series in all {
+        sum.merge(of_points(&series.key, &series.points));
+    }
     sum.to_string()
 }
 

@@ -99,7 +99,9 @@ fn run_here(tx: &mut Tx<'_>, run: &Run, by_metric: bool) -> Result<(RunHere, usi
         }
     })?;
     let mut points = SetDigest::default();
-    series.values().for_each(|one| points.merge(*one));
+    for one in series.values() {
+        points.merge(*one);
+    }
     let mut datasets = SetDigest::default();
     let mut bytes = usize::try_from(points.count()).unwrap_or(usize::MAX).saturating_mul(POINT);
     for input in &run.lineage.datasets {

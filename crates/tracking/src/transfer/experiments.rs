@@ -8,7 +8,7 @@ use falaj_base::{Error, ProjectId, Resource, Result, code};
 use falaj_mlflow::Call;
 use falaj_store::db::{Tx, params};
 
-use super::wire::{ExperimentIn, Experiments, Landed, LandedAll};
+use super::wire::{ExperimentIn, ExperimentsIn, Landed, LandedAll};
 use super::{Mover, Told, Way, check_count, check_pairs, check_text};
 use crate::access::resource;
 use crate::experiment::{Experiment, ExperimentId, Stage, store};
@@ -22,7 +22,7 @@ impl Tracking {
         &self,
         call: &Call,
         way: Way,
-        batch: Experiments,
+        batch: ExperimentsIn,
     ) -> Result<LandedAll> {
         let mover = Mover::new(call, way, batch.source)?;
         let most = self.config().max_import_batch;
@@ -109,15 +109,14 @@ impl Tracking {
             })
             .await?;
         for (one, found) in batch.iter().zip(found) {
-            let (resource, logging) = match found {
-                Some(found) => (resource(&call.place, found.id, false), &RUN_WRITE),
-                None => {
-                    let name = format!("{project}/{}", one.name);
-                    let named = Resource::new("experiment", name, call.place.scope())
-                        .with(call.place.attributes())
-                        .shown_as(&one.name);
-                    (named, &EXPERIMENT_CREATE)
-                }
+            let (resource, logging) = if let Some(found) = found {
+                (resource(&call.place, found.id, false), &RUN_WRITE)
+            } else {
+                let name = format!("{project}/{}", one.name);
+                let named = Resource::new("experiment", name, call.place.scope())
+                    .with(call.place.attributes())
+                    .shown_as(&one.name);
+                (named, &EXPERIMENT_CREATE)
             };
             if mover.way == Way::Sync {
                 call.ctx.authorize(logging, &resource).await?;
@@ -176,23 +175,22 @@ fn land(tx: &mut Tx<'_>, mover: &Mover, one: &ExperimentIn, now: i64) -> Result<
     // Without a time, one in the bin would be purged at once.
     let undated = stage == Stage::Deleted && one.updated_at <= 0;
     let updated_at = if undated { now } else { one.updated_at };
-    let here = match found {
-        Some(found) => found,
-        None => {
-            let id = free_id(tx, mover.project(), one)?;
-            let made = Experiment {
-                no: key::next(tx, "experiment")?,
-                id,
-                name: one.name.clone(),
-                artifact_location: format!("mlflow-artifacts:/{id}"),
-                stage,
-                created_at: one.created_at,
-                updated_at,
-                tags: one.tags.clone(),
-            };
-            store::insert(tx, mover.project(), &made)?;
-            made
-        }
+    let here = if let Some(found) = found {
+        found
+    } else {
+        let id = free_id(tx, mover.project(), one)?;
+        let made = Experiment {
+            no: key::next(tx, "experiment")?,
+            id,
+            name: one.name.clone(),
+            artifact_location: format!("mlflow-artifacts:/{id}"),
+            stage,
+            created_at: one.created_at,
+            updated_at,
+            tags: one.tags.clone(),
+        };
+        store::insert(tx, mover.project(), &made)?;
+        made
     };
     let landed = |stage| Landed { source: one.id.clone(), id: here.id.to_string(), created, stage };
     if created {

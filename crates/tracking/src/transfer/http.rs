@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::Way;
 use super::wire::{
-    Asked, Experiments, FilesAsked, FilesHere, Here, Imported, LandedAll, LoggedModels, Marks,
+    Asked, ExperimentsIn, FilesAsked, FilesHere, Here, Imported, LandedAll, LoggedModels, Marks,
     MarksAsked, Points, Runs, Settled,
 };
 use crate::artifact::ArtifactPath;
@@ -115,7 +115,7 @@ type In<B> = Input<ProjectPath, (), B>;
 async fn experiments(
     m: Arc<Moving>,
     ctx: Ctx,
-    input: In<Experiments>,
+    input: In<ExperimentsIn>,
 ) -> Result<Created<LandedAll>> {
     let call = m.call(ctx, input.path).await?;
     m.tracking.import_experiments(&call, m.way, input.body).await.map(Created)

@@ -3,7 +3,7 @@
 use falaj_base::{Result, SetDigest};
 use falaj_store::db::Tx;
 
-use super::check::{input_digest, pairs};
+use super::check::{input_digest, link, metrics, pairs};
 use super::logged_models::ReadyModel;
 use super::runs::{Ready, input};
 use crate::dataset::store as lineage;
@@ -16,8 +16,12 @@ pub(super) fn is_run(tx: &mut Tx<'_>, sent: &Ready) -> Result<bool> {
     let Some(here) = load(tx, &[sent.id])?.pop() else { return Ok(false) };
     let (info, run) = (&here.info, &sent.run);
     let (mut theirs, mut ours) = (SetDigest::default(), SetDigest::default());
-    run.datasets.iter().for_each(|dataset| theirs.merge(input_digest(&input(dataset))));
-    here.lineage.datasets.iter().for_each(|dataset| ours.merge(input_digest(dataset)));
+    for dataset in &run.datasets {
+        theirs.merge(input_digest(&input(dataset)));
+    }
+    for dataset in &here.lineage.datasets {
+        ours.merge(input_digest(dataset));
+    }
     Ok(info.name == run.name
         && info.status == sent.status
         && info.user_id == run.user_id
@@ -33,11 +37,15 @@ pub(super) fn is_model(tx: &mut Tx<'_>, sent: &ReadyModel) -> Result<bool> {
     let Some(here) = models::find(tx, sent.model.id)? else { return Ok(false) };
     let model = &sent.model;
     let mut links = SetDigest::default();
-    sent.inputs.iter().for_each(|run| links.merge(super::check::link(*run, None)));
-    sent.outputs.iter().for_each(|(run, step)| links.merge(super::check::link(*run, Some(*step))));
+    for run in &sent.inputs {
+        links.merge(link(*run, None));
+    }
+    for (run, step) in &sent.outputs {
+        links.merge(link(*run, Some(*step)));
+    }
     let mut there = SetDigest::default();
     for (run, step) in lineage::runs_of_model(tx, model.id)? {
-        there.merge(super::check::link(run, step));
+        there.merge(link(run, step));
     }
     Ok(here.name == model.name
         && here.model_type == model.model_type
@@ -47,6 +55,6 @@ pub(super) fn is_model(tx: &mut Tx<'_>, sent: &ReadyModel) -> Result<bool> {
         && here.created_at == model.created_at
         && pairs(&here.params) == pairs(&model.params)
         && pairs(&here.tags) == pairs(&model.tags)
-        && super::check::metrics(&here) == super::check::metrics(model)
+        && metrics(&here) == metrics(model)
         && links == there)
 }

@@ -40,7 +40,7 @@ pub(super) struct ExperimentIn {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Experiments {
+pub(super) struct ExperimentsIn {
     /// A name for the store that they come from, the same every time.
     pub(super) source: String,
     pub(super) experiments: Vec<ExperimentIn>,
