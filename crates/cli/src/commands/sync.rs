@@ -12,12 +12,12 @@ use crate::moving::{Account, Bring, Memory, Project, StoreArgs, Way};
 
 /// How long to wait for a server that is away: at first, and at most.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 /// Bring what was logged offline to the server: runs that are new, and what was added to others
 ///
-/// Train with MLFLOW_TRACKING_URI=sqlite:///offline.db (or a folder) where there is no server, and
-/// sync when there is one. Runs keep their ids. Only what is new or changed since the last time is
+/// Train with `MLFLOW_TRACKING_URI=sqlite:///offline.db` (or a folder) where there is no server,
+/// and sync when there is one. Runs keep their ids. Only what is new or changed since the last time is
 /// read and sent; run it as often as you like, stop it whenever you like, and run it again. The
 /// store is only read, and whoever logs to it is not kept waiting.
 #[derive(Debug, Args)]

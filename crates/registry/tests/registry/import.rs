@@ -98,7 +98,8 @@ async fn what_is_here_from_elsewhere_is_left_alone() {
             "id": native, "experiment": "0", "name": info["run_name"], "user_id": info["user_id"],
             "status": "RUNNING", "start_time": info["start_time"], "tags": tags,
         });
-        let reply = made(send(&world, "import/runs", batch("old", &[same.clone()])).await);
+        let reply =
+            made(send(&world, "import/runs", batch("old", std::slice::from_ref(&same))).await);
         assert_eq!(reply["count"], 0, "{reply}");
 
         // What came is extended by its own source, and by no other.
@@ -109,7 +110,7 @@ async fn what_is_here_from_elsewhere_is_left_alone() {
             json!({ "status": "FINISHED", "end_time": 9, "params": [["lr", "0.1"], ["n", "2"]],
                     "tags": [["t", "2"]] }),
         );
-        let other = batch("other", &[grown.clone()]);
+        let other = batch("other", std::slice::from_ref(&grown));
         denied(send(&world, "import/runs", other).await, 409, "already-exists", RUN);
         denied(
             send(&world, "sync/points", points("other", RUN, &[9])).await,
@@ -118,7 +119,7 @@ async fn what_is_here_from_elsewhere_is_left_alone() {
             RUN,
         );
         for _ in 0..2 {
-            made(send(&world, "import/runs", batch("old", &[grown.clone()])).await);
+            made(send(&world, "import/runs", batch("old", std::slice::from_ref(&grown))).await);
             made(send(&world, "sync/points", points("old", RUN, &[1, 2, 3])).await);
         }
         let there = seen(&world, RUN).await;
@@ -182,7 +183,7 @@ async fn what_was_deleted_there_becomes_garbage_here() {
         made(send(&world, "import/experiments", json!({ "source": "old", "experiments": [gone] })).await);
         // What is in the bin takes nothing that is not.
         let active = with(run(OTHER), json!({ "experiment": "5" }));
-        let (status, body) = send(&world, "import/runs", batch("old", &[active.clone()])).await;
+        let (status, body) = send(&world, "import/runs", batch("old", std::slice::from_ref(&active))).await;
         assert_eq!(status, 400, "{body}");
         assert!(body["detail"].as_str().unwrap().contains("'active' state"), "{body}");
         let deleted = with(active, json!({ "stage": "deleted", "deleted_at": 7 }));
@@ -225,7 +226,7 @@ async fn a_sync_joins_and_never_undoes() {
             ok(send(&world, "import/marks", body).await)["marks"].take()
         };
         let mine = with(run(RUN), json!({ "experiment": "1" }));
-        made(send(&world, "sync/runs", batch("laptop", &[mine.clone()])).await);
+        made(send(&world, "sync/runs", batch("laptop", std::slice::from_ref(&mine))).await);
         assert_eq!(marks().await, json!([{ "id": RUN, "stage": "active" }]));
         let settled = json!({ "source": "laptop", "runs": [[RUN, "3-a"]] });
         assert_eq!(made(send(&world, "sync/settled", settled.clone()).await)["count"], 1);
@@ -233,7 +234,7 @@ async fn a_sync_joins_and_never_undoes() {
         ok(world.post("/runs/delete", json!({ "run_id": RUN })).await);
         assert_eq!(marks().await[0]["stage"], "deleted");
         // Deleted here stays deleted here, whatever the store says.
-        made(send(&world, "sync/runs", batch("laptop", &[mine.clone()])).await);
+        made(send(&world, "sync/runs", batch("laptop", std::slice::from_ref(&mine))).await);
         assert_eq!(seen(&world, RUN).await["info"]["lifecycle_stage"], "deleted");
         ok(world.post(&format!("{OWN}/runs/{RUN}/purge"), json!({ "force": true })).await);
         assert_eq!(marks().await[0]["stage"], "gone");
@@ -242,7 +243,7 @@ async fn a_sync_joins_and_never_undoes() {
         for forbidden in [("run:write", "/1"), ("sync:write", "/1")] {
             let ctx = without(&[forbidden]);
             let path = format!("{OWN}/sync/runs");
-            let body = batch("laptop", &[mine.clone()]);
+            let body = batch("laptop", std::slice::from_ref(&mine));
             let reply = world.ask(ctx, "default", Method::POST, &path, &body).await;
             assert_eq!(answer(reply).await.0, 404, "{forbidden:?}");
         }

@@ -86,7 +86,8 @@ impl Bring<'_> {
             let place = format!("{to}/{}", file.path);
             let known = self.memory.files.get(&place) == Some(&(file.size, file.modified));
             let same = there.get(&file.path).is_some_and(|(size, _)| *size == file.size);
-            if !(known && same) && !is_there(&folder, file, &there).await? {
+            let settled = known && same;
+            if !settled && !is_there(&folder, file, &there).await? {
                 missing.push(file);
             }
         }
