@@ -95,6 +95,9 @@ impl HttpBody for Untaken {
 impl Drop for Untaken {
     fn drop(&mut self) {
         self.watch.abort();
+        // At once: the watch lets go of it only when it is next looked at.
+        let body = lock(&self.state).body.take();
+        drop(body);
     }
 }
 
