@@ -29,7 +29,7 @@ pub async fn world(setup: Setup, cycles: usize, random: &mut Random) -> Result<T
         let client = server.admin()?;
         let stop = Stop::default();
         let life = Duration::from_micros(random.below(u64::try_from(LONGEST_LIFE.as_micros())?));
-        let checked = books.count();
+        let seen = books.count();
         let (mut writing, mut logging) = (random.split(), random.split());
         let killing = async {
             tokio::time::sleep(life).await;
@@ -55,7 +55,7 @@ pub async fn world(setup: Setup, cycles: usize, random: &mut Random) -> Result<T
             .await
             .with_context(|| format!("after cycle {cycle} of this world"))?;
         total.add(Tally { restart, ..tally });
-        let trained = books.check(&client, checked).await;
+        let trained = books.check(&client, seen).await;
         total.add_trained(trained.with_context(|| format!("training, after cycle {cycle}"))?);
     }
     let client = server.admin()?;

@@ -31,8 +31,8 @@ async fn a_held_trace_does_not_move() {
             world.send(Method::POST, V3, json!({ "trace": { "trace_info": info } })).await
         };
         let order = json!({ "reason": "case 12", "experiment_id": held });
-        let hold = format!("{NATIVE}/holds/case-12");
-        assert_eq!(world.send(Method::PUT, &hold, order).await.0, 200);
+        let case = format!("{NATIVE}/holds/case-12");
+        assert_eq!(world.send(Method::PUT, &case, order).await.0, 200);
         for (trace, to, stays) in [(&inside, &free, &held), (&outside, &held, &free)] {
             let (status, reply) = send(trace, to).await;
             assert_eq!(status, 409, "{reply}");
@@ -42,7 +42,7 @@ async fn a_held_trace_does_not_move() {
         // Where it lies it can be completed, and among the others it may move.
         assert_eq!(send(&inside, &held).await.0, 200);
         assert_eq!(send(&outside, "0").await.0, 200);
-        assert_eq!(world.send(Method::DELETE, &hold, Value::Null).await.0, 204);
+        assert_eq!(world.send(Method::DELETE, &case, Value::Null).await.0, 204);
         assert_eq!(send(&inside, &free).await.0, 200);
         assert_eq!(home(&world, &inside).await, json!(free));
     })
