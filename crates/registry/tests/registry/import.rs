@@ -6,45 +6,45 @@ use serde_json::{Value, json};
 
 use crate::world::{Answer, World, answer, ok, without};
 
-const OWN: &str = "/v1/tenants/default/projects/default";
-const RUN: &str = "0123456789abcdef0123456789abcdef";
-const OTHER: &str = "1123456789abcdef0123456789abcdef";
+pub(super) const OWN: &str = "/v1/tenants/default/projects/default";
+pub(super) const RUN: &str = "0123456789abcdef0123456789abcdef";
+pub(super) const OTHER: &str = "1123456789abcdef0123456789abcdef";
 
-async fn send(world: &World, path: &str, body: Value) -> Answer {
+pub(super) async fn send(world: &World, path: &str, body: Value) -> Answer {
     world.post(&format!("{OWN}/{path}"), body).await
 }
 
-fn made((status, body): Answer) -> Value {
+pub(super) fn made((status, body): Answer) -> Value {
     assert_eq!(status, 201, "{body}");
     body
 }
 
 /// Asserts a refusal of our own API: its status, its code, and a piece of what it says.
-fn denied((status, body): Answer, expected: u16, code: &str, text: &str) {
+pub(super) fn denied((status, body): Answer, expected: u16, code: &str, text: &str) {
     assert_eq!((status, body["code"].as_str()), (expected, Some(code)), "{body}");
     assert!(body["detail"].as_str().unwrap().contains(text), "{body}");
 }
 
-fn run(id: &str) -> Value {
+pub(super) fn run(id: &str) -> Value {
     json!({
         "id": id, "experiment": "0", "name": "there", "user_id": "u", "status": "RUNNING",
         "start_time": 5, "params": [["lr", "0.1"]], "tags": [["t", "1"]],
     })
 }
 
-fn with(mut value: Value, more: Value) -> Value {
+pub(super) fn with(mut value: Value, more: Value) -> Value {
     for (key, item) in more.as_object().unwrap() {
         value[key] = item.clone();
     }
     value
 }
 
-fn batch(source: &str, runs: &[Value]) -> Value {
+pub(super) fn batch(source: &str, runs: &[Value]) -> Value {
     json!({ "source": source, "runs": runs })
 }
 
 /// One point: timestamp, step and value as packed numbers.
-fn points(source: &str, run: &str, steps: &[i64]) -> Value {
+pub(super) fn points(source: &str, run: &str, steps: &[i64]) -> Value {
     use base64::Engine as _;
     let mut bytes = Vec::new();
     for step in steps {
@@ -56,7 +56,7 @@ fn points(source: &str, run: &str, steps: &[i64]) -> Value {
     json!({ "source": source, "series": [{ "run": run, "key": "m", "points": packed }] })
 }
 
-async fn seen(world: &World, run: &str) -> Value {
+pub(super) async fn seen(world: &World, run: &str) -> Value {
     ok(world.get(&format!("/runs/get?run_id={run}")).await)["run"].take()
 }
 

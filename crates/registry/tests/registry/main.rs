@@ -13,6 +13,7 @@ mod purge;
 mod races;
 mod search;
 mod sources;
+mod sync;
 mod versions;
 mod webhooks;
 mod world;

@@ -19,6 +19,8 @@ use crate::{IMPORT_CHECK, Tracking, key, metric};
 /// What a point counts for where bytes are bounded, and everything that is looked at.
 const POINT: usize = 24;
 const THING: usize = 1000;
+/// What the digest of one metric takes in an answer.
+const DIGEST: usize = 64;
 
 impl Tracking {
     /// What is not here, or not for the caller, is left out. Each is read by itself, and no more in
@@ -104,8 +106,11 @@ fn run_here(tx: &mut Tx<'_>, run: &Run, by_metric: bool) -> Result<(RunHere, usi
     }
     let mut datasets = SetDigest::default();
     let mut bytes = usize::try_from(points.count()).unwrap_or(usize::MAX).saturating_mul(POINT);
+    // What is named in the answer counts as well: names are long, and there can be many.
+    bytes += series.keys().map(|name| name.len() + DIGEST).sum::<usize>();
     for input in &run.lineage.datasets {
         datasets.merge(input_digest(input));
+        bytes += input.dataset.name.len() + input.dataset.digest.len() + length(&input.tags);
         let texts = [input.dataset.schema.as_ref(), input.dataset.profile.as_ref()];
         bytes += input.dataset.source.len();
         bytes += texts.into_iter().flatten().map(String::len).sum::<usize>();

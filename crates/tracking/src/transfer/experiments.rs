@@ -12,7 +12,7 @@ use super::wire::{ExperimentIn, ExperimentsIn, Landed, LandedAll};
 use super::{Mover, Told, Way, check_count, check_pairs, check_text};
 use crate::access::resource;
 use crate::experiment::{Experiment, ExperimentId, Stage, store};
-use crate::{EXPERIMENT_CREATE, RUN_WRITE, Tracking, key};
+use crate::{EXPERIMENT_CREATE, EXPERIMENT_UPDATE, RUN_WRITE, Tracking, key};
 
 /// Ids beyond this are not kept: there must be room to count on.
 const LAST_ID: i64 = 1 << 62;
@@ -39,7 +39,7 @@ impl Tracking {
             }
         }
         self.may_bring(&mover).await?;
-        self.may_bring_each(&mover, &batch.experiments).await?;
+        let decided = self.may_bring_each(&mover, &batch.experiments).await?;
         if batch.dry_run {
             return self.would_land(mover, batch.experiments).await;
         }
@@ -49,8 +49,8 @@ impl Tracking {
             tx.lock(&format!("experiments/{}", mover.project()))?;
             let mut experiments = Vec::with_capacity(batch.experiments.len());
             let mut ids = Vec::new();
-            for one in &batch.experiments {
-                let (landed, changed) = land(tx, &mover, one, now)?;
+            for (one, decided) in batch.experiments.iter().zip(&decided) {
+                let (landed, changed) = land(tx, &mover, one, decided, now)?;
                 if changed {
                     ids.push(landed.id.clone());
                 }
@@ -95,8 +95,9 @@ impl Tracking {
         Ok(all)
     }
 
-    /// Each must be one that the caller may bring something into, or a new one of that name.
-    async fn may_bring_each(&self, mover: &Mover, batch: &[ExperimentIn]) -> Result<()> {
+    /// Each must be one that the caller may bring something into, or a new one of that name. Tells
+    /// what was allowed.
+    async fn may_bring_each(&self, mover: &Mover, batch: &[ExperimentIn]) -> Result<Vec<Decided>> {
         let (call, project) = (&mover.call, mover.project());
         let wanted: Vec<_> =
             batch.iter().map(|one| (one.id.clone(), one.name.clone(), one.created_at)).collect();
@@ -108,9 +109,13 @@ impl Tracking {
                 wanted.iter().map(find).collect::<Result<Vec<_>>>()
             })
             .await?;
+        let mut all = Vec::with_capacity(batch.len());
         for (one, found) in batch.iter().zip(found) {
-            let (resource, logging) = if let Some(found) = found {
-                (resource(&call.place, found.id, false), &RUN_WRITE)
+            // The one that is in every project may be made only now.
+            let id = found.as_ref().map(|found| found.id);
+            let id = id.or_else(|| is_default(one).then_some(ExperimentId::DEFAULT));
+            let (resource, logging) = if let Some(id) = id {
+                (resource(&call.place, id, false), &RUN_WRITE)
             } else {
                 let name = format!("{project}/{}", one.name);
                 let named = Resource::new("experiment", name, call.place.scope())
@@ -122,9 +127,34 @@ impl Tracking {
                 call.ctx.authorize(logging, &resource).await?;
             }
             call.ctx.authorize(mover.way.action(), &resource).await?;
+            let there = found.map(|found| found.tags).unwrap_or_default();
+            let tags = id.is_some() && !new_tags(&there, one).is_empty();
+            if tags && mover.way == Way::Sync {
+                call.ctx.authorize(&EXPERIMENT_UPDATE, &resource).await?;
+            }
+            all.push(Decided { id, tags });
         }
-        Ok(())
+        Ok(all)
     }
+}
+
+/// What the caller was allowed: to bring something into an experiment that is here, or to make one.
+struct Decided {
+    id: Option<ExperimentId>,
+    /// To add tags to it.
+    tags: bool,
+}
+
+/// The tags that an experiment here has not.
+fn new_tags<'a>(there: &[(String, String)], one: &'a ExperimentIn) -> Vec<&'a (String, String)> {
+    let known = |key: &String| there.iter().any(|(there, _)| there == key);
+    one.tags.iter().filter(|(key, _)| !known(key)).collect()
+}
+
+/// It is not any more what the caller was allowed to change.
+fn changed(one: &ExperimentIn) -> Error {
+    let text = format!("the experiment '{}' was changed meanwhile: send it again", one.name);
+    Error::new(&code::CHANGED, text).at("experiments")
 }
 
 fn is_default(one: &ExperimentIn) -> bool {
@@ -168,8 +198,17 @@ fn free_id(tx: &mut Tx<'_>, project: ProjectId, one: &ExperimentIn) -> Result<Ex
 }
 
 /// Tells as well whether anything was written.
-fn land(tx: &mut Tx<'_>, mover: &Mover, one: &ExperimentIn, now: i64) -> Result<(Landed, bool)> {
+fn land(
+    tx: &mut Tx<'_>,
+    mover: &Mover,
+    one: &ExperimentIn,
+    decided: &Decided,
+    now: i64,
+) -> Result<(Landed, bool)> {
     let found = same(tx, mover, &one.id, &one.name, one.created_at)?;
+    if found.as_ref().map(|found| found.id) != decided.id {
+        return Err(changed(one));
+    }
     let created = found.is_none();
     let stage = Stage::from(one.stage);
     // Without a time, one in the bin would be purged at once.
@@ -197,8 +236,10 @@ fn land(tx: &mut Tx<'_>, mover: &Mover, one: &ExperimentIn, now: i64) -> Result<
         return Ok((landed(stage), true));
     }
     if mover.way == Way::Sync {
-        let known = |key: &String| here.tags.iter().any(|(there, _)| there == key);
-        let new: Vec<_> = one.tags.iter().filter(|(key, _)| !known(key)).collect();
+        let new = new_tags(&here.tags, one);
+        if !new.is_empty() && !decided.tags {
+            return Err(changed(one));
+        }
         for (key, value) in &new {
             store::set_tag(tx, here.no, key, value)?;
         }

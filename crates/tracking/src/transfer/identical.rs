@@ -32,7 +32,22 @@ pub(super) fn is_run(tx: &mut Tx<'_>, sent: &Ready) -> Result<bool> {
         && ours == theirs)
 }
 
+/// Whether a run that is here is an earlier state of the one that was sent: it began at the same
+/// time, and has no parameter that the sent one has not.
+pub(super) fn is_earlier_run(tx: &mut Tx<'_>, sent: &Ready) -> Result<bool> {
+    let Some(here) = load(tx, &[sent.id])?.pop() else { return Ok(false) };
+    Ok(here.info.start_time == sent.run.start_time
+        && here.data.params.iter().all(|pair| sent.run.params.contains(pair)))
+}
+
 /// The same of a logged model.
+pub(super) fn is_earlier_model(tx: &mut Tx<'_>, sent: &ReadyModel) -> Result<bool> {
+    let Some(here) = models::find(tx, sent.model.id)? else { return Ok(false) };
+    Ok(here.created_at == sent.model.created_at
+        && here.params.iter().all(|pair| sent.model.params.contains(pair)))
+}
+
+/// Whether a logged model that is here is the one that was sent.
 pub(super) fn is_model(tx: &mut Tx<'_>, sent: &ReadyModel) -> Result<bool> {
     let Some(here) = models::find(tx, sent.model.id)? else { return Ok(false) };
     let model = &sent.model;

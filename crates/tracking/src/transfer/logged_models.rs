@@ -8,7 +8,8 @@ use falaj_mlflow::Call;
 use falaj_store::db::{Tx, params};
 
 use super::origin::{self, Kind};
-use super::wire::{Imported, LoggedModelIn, LoggedModels, ModelMetricIn};
+use super::runs::Fate;
+use super::wire::{Imported, LeftAlone, LoggedModelIn, LoggedModels, ModelMetricIn, StageHere};
 use super::{
     Mover, Told, Way, check_count, check_location, check_pairs, check_text, hold_open, identical,
     not_from,
@@ -26,6 +27,15 @@ pub(super) struct ReadyModel {
     pub(super) model: LoggedModel,
     pub(super) inputs: Vec<RunId>,
     pub(super) outputs: Vec<(RunId, i64)>,
+}
+
+impl ReadyModel {
+    /// Every run that it names.
+    fn runs(&self) -> impl Iterator<Item = RunId> {
+        let outputs = self.outputs.iter().map(|(run, _)| *run);
+        let metrics = self.model.metrics.iter().map(|metric| metric.run);
+        self.inputs.iter().copied().chain(outputs).chain(metrics)
+    }
 }
 
 impl Tracking {
@@ -53,21 +63,28 @@ impl Tracking {
         }
         let now = self.now_ms();
         let write = move |tx: &mut Tx<'_>| {
-            let into = ready.iter().map(|one| (one.model.experiment_id, one.model.stage));
+            let stage = |one: &ReadyModel| match mover.way {
+                Way::Import => one.model.stage,
+                Way::Sync => Stage::Active,
+            };
+            let into = ready.iter().map(|one| (one.model.experiment_id, stage(one)));
             hold_open(tx, mover.project(), into)?;
             tx.lock(&format!("import/{}", mover.project()))?;
-            let mut ids = Vec::with_capacity(ready.len());
+            let (mut ids, mut left_out) = (Vec::with_capacity(ready.len()), Vec::new());
             for mut one in ready {
                 // Without a time it would be purged at once.
                 if one.model.stage == Stage::Deleted && one.model.updated_at <= 0 {
                     one.model.updated_at = now;
                 }
-                if upsert(tx, &mover, &mut one)? {
-                    ids.push(one.model.id.to_string());
+                let id = one.model.id.to_string();
+                match upsert(tx, &mover, &mut one)? {
+                    Fate::Written => ids.push(id),
+                    Fate::Same => {}
+                    Fate::Left(stage) => left_out.push(LeftAlone { id, stage }),
                 }
             }
             mover.record(tx, Told::LoggedModels, &ids, &[])?;
-            Ok(Imported { count: ids.len() })
+            Ok(Imported { count: ids.len(), left_out })
         };
         self.db().write(write).await
     }
@@ -79,21 +96,20 @@ impl Tracking {
         from: LoggedModelIn,
         home: &Experiment,
     ) -> Result<ReadyModel> {
-        let (call, action) = (&mover.call, mover.way.action());
         let id = ModelId::parse(&from.id).ok_or_else(|| {
             Error::invalid("id", &from.id, "`m-` and 32 hex digits, as MLflow makes them")
         })?;
         let mut inputs = Vec::with_capacity(from.inputs.len());
         for run in &from.inputs {
-            inputs.push(self.home(call, run, action).await?.run);
+            inputs.push(self.receiving_run(mover, run).await?.run);
         }
         let mut outputs = Vec::with_capacity(from.outputs.len());
         for (run, step) in &from.outputs {
-            outputs.push((self.home(call, run, action).await?.run, *step));
+            outputs.push((self.receiving_run(mover, run).await?.run, *step));
         }
         let mut metrics = Vec::with_capacity(from.metrics.len());
         for metric in from.metrics {
-            let run = self.home(call, &metric.run, action).await?.run;
+            let run = self.receiving_run(mover, &metric.run).await?.run;
             metrics.push(described(metric, run)?);
         }
         let location = home.artifact_location.trim_end_matches('/');
@@ -154,18 +170,35 @@ fn described(metric: ModelMetricIn, run: RunId) -> Result<ModelMetric> {
     })
 }
 
-/// Writes a model, and tells whether there was anything to write: likewise.
-fn upsert(tx: &mut Tx<'_>, mover: &Mover, ready: &mut ReadyModel) -> Result<bool> {
+/// Writes a model: likewise.
+fn upsert(tx: &mut Tx<'_>, mover: &Mover, ready: &mut ReadyModel) -> Result<Fate> {
     let id = ready.model.id.0;
     let of = (Kind::Model, &id.as_bytes()[..]);
     let there = store::find(tx, ready.model.id)?;
     let here = there.as_ref().is_some_and(|there| there.experiment == ready.model.experiment);
     if here && !origin::is_from(tx, of, mover.project(), &mover.source)? {
         if identical::is_model(tx, ready)? {
-            return Ok(false);
+            return Ok(Fate::Same);
         }
+        let adopted = mover.way == Way::Import
+            && origin::is_unknown(tx, of)?
+            && identical::is_earlier_model(tx, ready)?;
         let what = format!("the logged model {}", ready.model.id);
-        return Err(not_from(mover, "logged_models.id", &what));
+        if !adopted {
+            return Err(not_from(mover, "logged_models.id", &what));
+        }
+        origin::note(tx, of, mover.project(), &mover.source)?;
+    }
+    if mover.way == Way::Sync {
+        if there.is_none() && origin::has_come(tx, of, mover.project())? {
+            return Ok(Fate::Left(StageHere::Gone));
+        }
+        if there.as_ref().is_some_and(|there| here && there.stage == Stage::Deleted) {
+            return Ok(Fate::Left(StageHere::Deleted));
+        }
+    }
+    for run in ready.runs() {
+        origin::check_run(tx, mover, "logged_models.runs", run)?;
     }
     if let Some(there) = there.filter(|_| here) {
         // What was deleted here stays so, and files that are here are not pointed away from.
@@ -220,5 +253,5 @@ fn upsert(tx: &mut Tx<'_>, mover: &Mover, ready: &mut ReadyModel) -> Result<bool
     for (run, step) in outputs.iter() {
         lineage::add_model_out(tx, *run, model.id, *step)?;
     }
-    Ok(true)
+    Ok(Fate::Written)
 }

@@ -79,13 +79,13 @@ impl Tracking {
         let (mut ready, mut ids) = (Vec::new(), Vec::new());
         for (run, mark) in batch.runs {
             check_text("mark", &mark, MAX_MARK)?;
-            let home = self.home(call, &run, way.action()).await?;
+            let home = self.receiving_run(&mover, &run).await?;
             ready.push((Kind::Run, home.run.0, mark));
             ids.push(run);
         }
         for (model, mark) in batch.logged_models {
             check_text("mark", &mark, MAX_MARK)?;
-            let home = self.logged_model_home(call, &model, way.action()).await?;
+            let home = self.receiving_model(&mover, &model).await?;
             ready.push((Kind::Model, home.model.0, mark));
             ids.push(model);
         }
@@ -98,7 +98,7 @@ impl Tracking {
                 count += usize::from(ours);
             }
             mover.record(tx, Told::Settled, &ids, &[])?;
-            Ok(Imported { count })
+            Ok(Imported { count, left_out: Vec::new() })
         };
         self.db().write(write).await
     }

@@ -3,6 +3,12 @@
 use falaj_base::{ProjectId, Result};
 use falaj_store::db::{FromValue, Tx, Value, params};
 
+use super::{Mover, Way, not_from};
+use crate::access::Home;
+use crate::logged_model::ModelHome;
+use crate::run::RunId;
+use crate::{RUN_WRITE, Tracking};
+
 /// `mark` is what the source looked like when all of it had come over, in the words of whoever moved
 /// it. A row outlives what it is of: what was purged here is known to have been here.
 pub(crate) const SCHEMA: &str = "
@@ -33,6 +39,40 @@ impl FromValue for Kind {
     }
 }
 
+impl Tracking {
+    /// A run that something is added to, or linked with: it must be here, and one that the caller
+    /// may bring something into. Where it came from is asked again where it is written:
+    /// [`check_run`].
+    pub(super) async fn receiving_run(&self, mover: &Mover, run: &str) -> Result<Home> {
+        if mover.way == Way::Sync {
+            self.home(&mover.call, run, &RUN_WRITE).await?;
+        }
+        self.home(&mover.call, run, mover.way.action()).await
+    }
+
+    /// The same of a logged model.
+    pub(super) async fn receiving_model(&self, mover: &Mover, model: &str) -> Result<ModelHome> {
+        if mover.way == Way::Sync {
+            self.logged_model_home(&mover.call, model, &RUN_WRITE).await?;
+        }
+        self.logged_model_home(&mover.call, model, mover.way.action()).await
+    }
+}
+
+/// Refuses a run that did not come from the source, in the transaction that writes to it.
+pub(super) fn check_run(
+    tx: &mut Tx<'_>,
+    mover: &Mover,
+    field: &'static str,
+    run: RunId,
+) -> Result<()> {
+    let of = (Kind::Run, &run.0.as_bytes()[..]);
+    if is_from(tx, of, mover.project(), &mover.source)? {
+        return Ok(());
+    }
+    Err(not_from(mover, field, &format!("the run {run}")))
+}
+
 /// Whether something came from this source into this project.
 pub(super) fn is_from(
     tx: &mut Tx<'_>,
@@ -43,6 +83,24 @@ pub(super) fn is_from(
     let sql = "SELECT kind FROM imported
                WHERE kind = $1 AND subject = $2 AND project = $3 AND source = $4";
     Ok(tx.query_opt(sql, &params![kind, subject, project, source])?.is_some())
+}
+
+/// Whether something has ever come into this project, from whichever source. It may have been
+/// purged since.
+pub(super) fn has_come(
+    tx: &mut Tx<'_>,
+    (kind, subject): (Kind, &[u8]),
+    project: ProjectId,
+) -> Result<bool> {
+    let sql = "SELECT kind FROM imported WHERE kind = $1 AND subject = $2 AND project = $3";
+    Ok(tx.query_opt(sql, &params![kind, subject, project])?.is_some())
+}
+
+/// Whether nothing is known of where something came from: it was made here, or came before that
+/// was kept.
+pub(super) fn is_unknown(tx: &mut Tx<'_>, (kind, subject): (Kind, &[u8])) -> Result<bool> {
+    let sql = "SELECT kind FROM imported WHERE kind = $1 AND subject = $2";
+    Ok(tx.query_opt(sql, &params![kind, subject])?.is_none())
 }
 
 /// Notes where something new came from. Its mark is not reached yet.

@@ -8,7 +8,7 @@ use falaj_mlflow::Call;
 use falaj_store::db::{Tx, Value, params};
 
 use super::origin::{self, Kind};
-use super::wire::{DatasetIn, Imported, RunIn, Runs};
+use super::wire::{DatasetIn, Imported, LeftAlone, RunIn, Runs, StageHere};
 use super::{
     Mover, Told, Way, check_count, check_location, check_pairs, check_text, hold_open, identical,
     not_from,
@@ -19,7 +19,7 @@ use crate::dataset::{Dataset, DatasetInput, store as datasets};
 use crate::experiment::{Experiment, ExperimentId, Stage};
 use crate::key::{KeyKind, Learned};
 use crate::purge::refuse_while_purged;
-use crate::run::{RunId, RunStatus};
+use crate::run::{RunId, RunStatus, store};
 
 /// A parameter or tag, and the run it is of.
 type OfRun<'a> = (RunId, &'a (String, String));
@@ -54,13 +54,22 @@ impl Tracking {
         ready.sort_unstable_by_key(|run| run.id);
         let (this, now) = (self.clone(), self.now_ms());
         let write = move |tx: &mut Tx<'_>| {
-            let into = ready.iter().map(|run| (run.experiment_id, Stage::from(run.run.stage)));
+            // The bin takes nothing from a sync.
+            let stage = |run: &Ready| match mover.way {
+                Way::Import => Stage::from(run.run.stage),
+                Way::Sync => Stage::Active,
+            };
+            let into = ready.iter().map(|run| (run.experiment_id, stage(run)));
             hold_open(tx, mover.project(), into)?;
             tx.lock(&format!("import/{}", mover.project()))?;
-            let mut written = Vec::with_capacity(ready.len());
+            let (mut written, mut left_out) = (Vec::with_capacity(ready.len()), Vec::new());
             for run in &ready {
-                if upsert(tx, &mover, run, now)? {
-                    written.push(run);
+                match upsert(tx, &mover, run, now)? {
+                    Fate::Written => written.push(run),
+                    Fate::Same => {}
+                    Fate::Left(stage) => {
+                        left_out.push(LeftAlone { id: run.id.to_string(), stage });
+                    }
                 }
             }
             let learned = this.import_pairs(tx, &written)?;
@@ -71,11 +80,11 @@ impl Tracking {
             }
             let ids: Vec<String> = written.iter().map(|run| run.id.to_string()).collect();
             mover.record(tx, Told::Runs, &ids, &[])?;
-            Ok((learned, ids.len()))
+            Ok((learned, Imported { count: ids.len(), left_out }))
         };
-        let (learned, count) = self.db().write(write).await?;
+        let (learned, imported) = self.db().write(write).await?;
         self.0.keys.remember(learned);
-        Ok(Imported { count })
+        Ok(imported)
     }
 
     /// Parameters stay as they are once written; tags become what they were there.
@@ -174,10 +183,20 @@ fn there(tx: &mut Tx<'_>, run: RunId) -> Result<Option<There>> {
     }))
 }
 
-/// Writes a run, and tells whether there was anything to write: one that is here already, from
-/// elsewhere, must be the same. Ids are unique in the whole server: one that is taken in another
-/// place can only be refused.
-fn upsert(tx: &mut Tx<'_>, mover: &Mover, ready: &Ready, now: i64) -> Result<bool> {
+/// What became of something that was sent.
+pub(super) enum Fate {
+    Written,
+    /// It is here from elsewhere, and the same.
+    Same,
+    /// It was deleted or purged here, and a sync brings nothing back.
+    Left(StageHere),
+}
+
+/// Writes a run: one that is here already, from elsewhere, must be the same. Ids are unique in the
+/// whole server: one that is taken in another place can only be refused.
+fn upsert(tx: &mut Tx<'_>, mover: &Mover, ready: &Ready, now: i64) -> Result<Fate> {
+    // Whoever deletes it meanwhile waits, or has done so.
+    store::touch(tx, ready.id)?;
     let there = there(tx, ready.id)?;
     if there.as_ref().is_some_and(|there| there.experiment != ready.experiment) {
         let text = format!("the run id {} is taken", ready.id);
@@ -186,14 +205,27 @@ fn upsert(tx: &mut Tx<'_>, mover: &Mover, ready: &Ready, now: i64) -> Result<boo
     refuse_while_purged(tx, ready.id.0.as_bytes(), &format!("run {}", ready.id))?;
     let of = (Kind::Run, &ready.id.0.as_bytes()[..]);
     if there.is_none() {
+        if mover.way == Way::Sync && origin::has_come(tx, of, mover.project())? {
+            return Ok(Fate::Left(StageHere::Gone));
+        }
         origin::note(tx, of, mover.project(), &mover.source)?;
     } else if !origin::is_from(tx, of, mover.project(), &mover.source)? {
         if identical::is_run(tx, ready)? {
-            return Ok(false);
+            return Ok(Fate::Same);
         }
-        return Err(not_from(mover, "runs.id", &format!("the run {}", ready.id)));
+        // It came before it was kept from where: an operator may say so.
+        let adopted = mover.way == Way::Import
+            && origin::is_unknown(tx, of)?
+            && identical::is_earlier_run(tx, ready)?;
+        if !adopted {
+            return Err(not_from(mover, "runs.id", &format!("the run {}", ready.id)));
+        }
+        origin::note(tx, of, mover.project(), &mover.source)?;
     }
-    write(tx, ready, placed(mover.way, ready, there.as_ref(), now)).map(|()| true)
+    if mover.way == Way::Sync && there.as_ref().is_some_and(|one| one.stage == Stage::Deleted) {
+        return Ok(Fate::Left(StageHere::Deleted));
+    }
+    write(tx, ready, placed(mover.way, ready, there.as_ref(), now)).map(|()| Fate::Written)
 }
 
 /// Where a run will be: in the bin or not, since when, and its files.

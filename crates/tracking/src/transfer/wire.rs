@@ -192,6 +192,16 @@ pub(super) struct LoggedModels {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Imported {
     pub(super) count: usize,
+    /// What a sync does not touch: it was deleted or purged here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) left_out: Vec<LeftAlone>,
+}
+
+/// A run or logged model that nothing was written to, and what became of it here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(super) struct LeftAlone {
+    pub(super) id: String,
+    pub(super) stage: StageHere,
 }
 
 /// Which runs and logged models to look at.
