@@ -82,10 +82,10 @@ pub(super) async fn measure(
     Ok(())
 }
 
-async fn figures(peer: &Peer, options: &Options, searched: &str, run: &str) -> Result<Figures> {
+async fn figures(peer: &Peer, options: &Options, experiment: &str, run: &str) -> Result<Figures> {
     let log_metric = measure::log_metric(peer, options).await?;
     let log_batch = measure::log_batch(peer, options).await?;
-    let mut searches = measure::search(peer, options, searched, FOUND).await?;
+    let mut searches = measure::search(peer, options, experiment, FOUND).await?;
     let chart = measure::chart(peer, run, CHART).await?;
     Ok(Figures { log_metric, log_batch, search: median(&mut searches), chart })
 }

@@ -3,7 +3,7 @@
 
 use falaj_base::{Error, Result};
 use falaj_mlflow::Call;
-use falaj_tracking::artifact::{ArtifactPath, proxied_path};
+use falaj_tracking::artifact::{ArtifactPath, collects_tokens, proxied_path};
 use falaj_tracking::{RUN_READ, RunId};
 
 use super::wire::{ModelIn, VersionIn};
@@ -70,8 +70,10 @@ impl Registry {
         check_text("created_by", &version.created_by, 256)?;
         for (field, text) in [("source", &version.source), ("location", &version.location)] {
             let climbs = text.split(['/', '\\']).any(|part| part == "..");
-            if climbs || text.starts_with('/') || text.to_ascii_lowercase().starts_with("file:") {
-                let want = "a place that clients reach, not a path on somebody's machine";
+            let local = text.starts_with('/') || text.to_ascii_lowercase().starts_with("file:");
+            if climbs || local || collects_tokens(text) {
+                let want = "a place that clients reach, neither a path on somebody's machine nor a \
+                            host that would be sent their tokens";
                 return Err(Error::invalid(field, text, want));
             }
             files(text)?;

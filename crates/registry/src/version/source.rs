@@ -5,6 +5,7 @@
 
 use falaj_base::{Error, Result, percent_decoded};
 use falaj_mlflow::error::refused;
+use falaj_tracking::artifact::collects_tokens;
 
 use super::stage::Stage;
 use crate::access::shown;
@@ -90,10 +91,8 @@ impl Source {
                 .filter(|_| !rest.contains(['?', '#']))
                 .map(Self::Artifacts)
                 .ok_or_else(|| not_inside(source, "run_id")),
-            // Another spelling of our own files, which would pass by the checks of the above.
-            "http" | "https" if decoded(source).contains("/mlflow-artifacts/artifacts") => {
-                Err(not_inside(source, "run_id"))
-            }
+            // Our own files by another spelling, or a host to which clients would send their tokens.
+            _ if collects_tokens(source) => Err(not_inside(source, "run_id")),
             _ if has_path(rest) => Ok(Self::Elsewhere),
             _ => Err(no_absolute_path(source)),
         }
@@ -262,6 +261,8 @@ mod tests {
             "s3://b/..%5cx",
             "s3://b/x%00",
             "s3://b/\n",
+            "https://h/model",
+            "HTTP://h/model",
             "https://h/api/2.0/mlflow-artifacts/artifacts/1/r",
             "https://h/api/2.0/mlflow%2dartifacts/artifacts/1/r",
         ] {

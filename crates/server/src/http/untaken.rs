@@ -15,6 +15,10 @@ use hyper::body::{Frame, SizeHint};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+/// The most that is handed over at a time. A client that takes a long piece slowly is seen to take
+/// it, because it asks for the next part of it.
+const PIECE: usize = 32 << 10;
+
 /// Drops the body inside when nobody asked for more of it for `patience`. Waiting for the body to
 /// have more does not count.
 pub(super) struct Untaken {
@@ -24,6 +28,8 @@ pub(super) struct Untaken {
 
 struct State {
     body: Option<Body>,
+    /// What is left of a long piece.
+    rest: Bytes,
     /// Since when the client could take more and does not.
     offered: Option<Instant>,
 }
@@ -33,10 +39,28 @@ impl Untaken {
         if body.is_end_stream() {
             return body;
         }
-        let state = State { body: Some(body), offered: Some(Instant::now()) };
+        let offered = Some(Instant::now());
+        let state = State { body: Some(body), rest: Bytes::new(), offered };
         let state = Arc::new(Mutex::new(state));
         let watch = tokio::spawn(give_up(state.clone(), patience)).abort_handle();
         Body::new(Self { state, watch })
+    }
+}
+
+impl State {
+    /// A frame, if it is short; else its beginning.
+    fn first_of(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        match frame.into_data() {
+            Ok(data) => {
+                self.rest = data;
+                self.next_of_rest()
+            }
+            Err(frame) => frame,
+        }
+    }
+
+    fn next_of_rest(&mut self) -> Frame<Bytes> {
+        Frame::data(self.rest.split_to(self.rest.len().min(PIECE)))
     }
 }
 
@@ -48,10 +72,10 @@ async fn give_up(state: Arc<Mutex<State>>, patience: Duration) {
         let mut state = lock(&state);
         next = state.offered.unwrap_or_else(Instant::now) + patience;
         if next <= Instant::now() {
-            let body = state.body.take();
+            let given_up = (state.body.take(), std::mem::take(&mut state.rest));
             // What goes with it may take locks of its own.
             drop(state);
-            drop(body);
+            drop(given_up);
             return;
         }
     }
@@ -69,13 +93,18 @@ impl HttpBody for Untaken {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let mut state = lock(&self.state);
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
         let Some(body) = &mut state.body else {
             let late =
                 io::Error::new(io::ErrorKind::TimedOut, "the client did not take it in time");
             return Poll::Ready(Some(Err(axum::Error::new(late))));
         };
-        let polled = Pin::new(body).poll_frame(cx);
+        let polled = if state.rest.is_empty() {
+            Pin::new(body).poll_frame(cx).map_ok(|frame| state.first_of(frame))
+        } else {
+            Poll::Ready(Some(Ok(state.next_of_rest())))
+        };
         state.offered = match &polled {
             Poll::Ready(Some(Ok(_))) => Some(Instant::now()),
             Poll::Ready(None | Some(Err(_))) | Poll::Pending => None,
@@ -84,11 +113,19 @@ impl HttpBody for Untaken {
     }
 
     fn is_end_stream(&self) -> bool {
-        lock(&self.state).body.as_ref().is_some_and(HttpBody::is_end_stream)
+        let state = lock(&self.state);
+        state.rest.is_empty() && state.body.as_ref().is_some_and(HttpBody::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        lock(&self.state).body.as_ref().map(HttpBody::size_hint).unwrap_or_default()
+        let state = lock(&self.state);
+        let rest = state.rest.len() as u64;
+        let mut hint = state.body.as_ref().map(HttpBody::size_hint).unwrap_or_default();
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(hint.lower() + rest);
+        hint
     }
 }
 
@@ -134,6 +171,21 @@ mod tests {
             assert_eq!(Arc::strong_count(&held), 1, "{taken}");
             assert!(body.frame().await.unwrap().is_err());
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_piece_may_be_taken_slowly() {
+        let piece = Bytes::from(vec![7; 10 * PIECE + 1]);
+        let mut body = Untaken::wrap(Body::from(piece.clone()), PATIENCE);
+        assert_eq!(body.size_hint().exact(), Some(piece.len() as u64));
+        let mut taken = Vec::new();
+        while taken.len() < piece.len() {
+            tokio::time::sleep(NEARLY).await;
+            taken.extend(body.frame().await.unwrap().unwrap().into_data().unwrap());
+            assert_eq!(body.size_hint().exact(), Some((piece.len() - taken.len()) as u64));
+        }
+        assert_eq!(taken, piece);
+        assert!(body.is_end_stream());
     }
 
     #[tokio::test(start_paused = true)]

@@ -34,7 +34,7 @@ use falaj_store::db::Tx;
 use falaj_store::record::Change;
 use serde_json::json;
 
-use crate::artifact::proxied_path;
+use crate::artifact::collects_tokens;
 use crate::experiment::{Experiment, ExperimentId, Stage, check_active, store};
 use crate::{IMPORT, RUN_WRITE, SYNC, Tracking};
 
@@ -180,8 +180,10 @@ fn check_location(location: Option<&str>) -> Result<()> {
     let Some(location) = location else { return Ok(()) };
     check_text("artifact_uri", location, 2000)?;
     let climbs = location.split(['/', '\\']).any(|part| part == "..");
-    let away = location.contains("://") && proxied_path(location).is_none();
-    if climbs || !away || location.starts_with("file:") {
+    let local = location.split_once("://").is_none_or(|(scheme, _)| {
+        matches!(scheme.to_ascii_lowercase().as_str(), "" | "file" | "mlflow-artifacts")
+    });
+    if climbs || local || collects_tokens(location) {
         let want = "an address outside of this server, such as s3://bucket/folder";
         return Err(Error::invalid("artifact_uri", location, want));
     }
