@@ -201,7 +201,7 @@ async fn bulk(t: Arc<Tracking>, call: Call, query: Bulk) -> Result<BulkPoints> {
     if query.run_id.is_empty() {
         return Err(refused("GetMetricHistoryBulk request must specify at least one run_id."));
     }
-    require_few("GetMetricHistoryBulk", "run_id", &query.run_id)?;
+    require_few("GetMetricHistoryBulk request cannot specify more than", &query.run_id)?;
     let key = query
         .metric_key
         .filter(|key| !key.is_empty())
@@ -232,7 +232,7 @@ async fn interval(t: Arc<Tracking>, call: Call, query: Interval) -> Result<Point
     if query.run_ids.is_empty() {
         return Err(falaj_mlflow::error::missing("run_ids"));
     }
-    require_few("GetMetricHistoryBulkInterval", "run_ids", &query.run_ids)?;
+    require_few("GetMetricHistoryBulkInterval request must specify at most", &query.run_ids)?;
     let key = required_text("metric_key", query.metric_key)?;
     let steps = match (query.start_step, query.end_step) {
         (None, None) => Steps::ALL,
@@ -260,14 +260,13 @@ async fn interval(t: Arc<Tracking>, call: Call, query: Interval) -> Result<Point
     Ok(many(&key, found))
 }
 
-fn require_few(request: &str, field: &str, runs: &[String]) -> Result<()> {
+/// `bound` is what the original says before the number.
+fn require_few(bound: &str, runs: &[String]) -> Result<()> {
     if runs.len() <= MOST_RUNS {
         return Ok(());
     }
-    Err(refused(format!(
-        "{request} request must specify at most {MOST_RUNS} {field}s. Received {} {field}s.",
-        runs.len()
-    )))
+    let count = runs.len();
+    Err(refused(format!("{bound} {MOST_RUNS} run_ids. Received {count} run_ids.")))
 }
 
 fn many(key: &str, found: Vec<(String, Vec<Point>)>) -> Points {
