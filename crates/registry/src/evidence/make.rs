@@ -34,7 +34,7 @@ impl Registry {
         if files.is_none() {
             return Ok(kept.evidence);
         }
-        let turn = self.turns().take((version.model, version.number)).await;
+        let turn = self.turns().take(project.tenant_id, (version.model, version.number)).await;
         let Some(_turn) = turn else { return Ok(kept.evidence) };
         // Whoever had the turn before has mostly made it.
         let (kept, files) = self.quickly_made(project, version, folder).await?;

@@ -1,10 +1,12 @@
 //! Whose turn it is to read files. Reading them is costly, and whoever may see a version can ask
-//! for it: one at a time reads those of a version, and few at a time those of any.
+//! for it: one at a time reads those of a version, and few at a time those of any. No tenant has
+//! more than half of the places.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use falaj_base::TenantId;
 use tokio::sync::{Mutex as Waiting, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::model::RegisteredId;
@@ -23,6 +25,9 @@ type Of = (RegisteredId, i64);
 pub(crate) struct Turns {
     versions: Mutex<HashMap<Of, Weak<Waiting<()>>>>,
     places: Arc<Semaphore>,
+    /// What each tenant has of them, and how many that are.
+    shares: Mutex<HashMap<TenantId, Weak<Semaphore>>>,
+    share: usize,
     patience: Duration,
     digests: Mutex<HashMap<String, String>>,
 }
@@ -31,7 +36,7 @@ pub(crate) struct Turns {
 #[derive(Debug)]
 pub(super) struct Turn {
     _version: OwnedMutexGuard<()>,
-    _place: Option<OwnedSemaphorePermit>,
+    _places: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
 }
 
 impl Turns {
@@ -39,24 +44,39 @@ impl Turns {
         Self {
             versions: Mutex::default(),
             places: Arc::new(Semaphore::new(at_once.max(1))),
+            shares: Mutex::default(),
+            share: (at_once / 2).max(1),
             patience: PATIENCE,
             digests: Mutex::default(),
         }
     }
 
     /// Waits for a request's turn; none if that takes too long.
-    pub(super) async fn take(&self, of: Of) -> Option<Turn> {
+    pub(super) async fn take(&self, tenant: TenantId, of: Of) -> Option<Turn> {
         let wait = async {
             let version = self.version(of).lock_owned().await;
-            let place = self.places.clone().acquire_owned().await.ok();
-            Turn { _version: version, _place: place }
+            // Whoever waits for its tenant's share takes no place from others meanwhile.
+            let share = self.share_of(tenant).acquire_owned().await.ok()?;
+            let place = self.places.clone().acquire_owned().await.ok()?;
+            Some(Turn { _version: version, _places: Some((share, place)) })
         };
-        tokio::time::timeout(self.patience, wait).await.ok()
+        tokio::time::timeout(self.patience, wait).await.ok().flatten()
     }
 
     /// The same for the worker, who has time and a place of its own.
     pub(super) async fn take_patiently(&self, of: Of) -> Turn {
-        Turn { _version: self.version(of).lock_owned().await, _place: None }
+        Turn { _version: self.version(of).lock_owned().await, _places: None }
+    }
+
+    fn share_of(&self, tenant: TenantId) -> Arc<Semaphore> {
+        let mut shares = locked(&self.shares);
+        if let Some(there) = shares.get(&tenant).and_then(Weak::upgrade) {
+            return there;
+        }
+        shares.retain(|_, share| share.strong_count() > 0);
+        let new = Arc::new(Semaphore::new(self.share));
+        shares.insert(tenant, Arc::downgrade(&new));
+        new
     }
 
     fn version(&self, of: Of) -> Arc<Waiting<()>> {
@@ -99,28 +119,44 @@ mod tests {
     async fn one_for_each_version_and_few_in_all() {
         let turns = Turns { patience: Duration::from_millis(20), ..Turns::new(2) };
         let (one, two, three) = (RegisteredId::new(), RegisteredId::new(), RegisteredId::new());
-        let first = turns.take((one, 1)).await;
+        let (a, b, c) = (TenantId::new(), TenantId::new(), TenantId::new());
+        let first = turns.take(a, (one, 1)).await;
         assert!(first.is_some());
-        assert!(turns.take((one, 1)).await.is_none(), "it is being read");
-        let second = turns.take((two, 1)).await;
+        assert!(turns.take(b, (one, 1)).await.is_none(), "it is being read");
+        let second = turns.take(b, (two, 1)).await;
         assert!(second.is_some());
-        assert!(turns.take((three, 1)).await.is_none(), "two are being read");
+        assert!(turns.take(c, (three, 1)).await.is_none(), "two are being read");
         drop(turns.take_patiently((three, 1)).await);
         drop(first);
-        assert!(turns.take((one, 1)).await.is_some());
-        assert!(turns.take((three, 1)).await.is_some());
-        assert!(turns.take((two, 1)).await.is_none());
+        assert!(turns.take(a, (one, 1)).await.is_some());
+        assert!(turns.take(c, (three, 1)).await.is_some());
+        assert!(turns.take(c, (two, 1)).await.is_none());
         assert_eq!(locked(&turns.versions).len(), 2, "forgotten when nobody waits");
+        assert!(locked(&turns.shares).len() <= 3, "likewise");
+    }
+
+    #[tokio::test]
+    async fn a_tenant_has_half_of_the_places() {
+        let turns = Turns { patience: Duration::from_millis(20), ..Turns::new(4) };
+        let (busy, other) = (TenantId::new(), TenantId::new());
+        let turn = |tenant| turns.take(tenant, (RegisteredId::new(), 1));
+        let held = (turn(busy).await, turn(busy).await);
+        assert!(held.0.is_some() && held.1.is_some());
+        assert!(turn(busy).await.is_none(), "half is enough");
+        let more = (turn(other).await, turn(other).await);
+        assert!(more.0.is_some() && more.1.is_some());
+        drop(held);
+        assert!(turn(busy).await.is_some());
     }
 
     #[tokio::test]
     async fn who_waits_gets_its_turn() {
         let turns = Arc::new(Turns::new(1));
-        let of = (RegisteredId::new(), 1);
-        let first = turns.take(of).await.unwrap();
+        let (tenant, of) = (TenantId::new(), (RegisteredId::new(), 1));
+        let first = turns.take(tenant, of).await.unwrap();
         let waiting = tokio::spawn({
             let turns = turns.clone();
-            async move { turns.take(of).await.is_some() }
+            async move { turns.take(tenant, of).await.is_some() }
         });
         tokio::task::yield_now().await;
         drop(first);

@@ -133,7 +133,7 @@ impl Registry {
         };
         let files = self.files(project.id, folder).await?;
         let must_read = self.check_readable(version, &files, &evidence.files)?;
-        let _turn = if must_read { Some(self.reading(version).await?) } else { None };
+        let _turn = if must_read { Some(self.reading(project, version).await?) } else { None };
         let found = self.digested(project.tenant_id, &files, &evidence.files).await?;
         let manifest = found.iter().map(|f| (f.path.clone(), f.sha256.clone(), f.size)).collect();
         let manifest = Manifest::new(manifest)?;
@@ -149,8 +149,8 @@ impl Registry {
     }
 
     /// The turn to read the files of a version.
-    async fn reading(&self, version: &Version) -> Result<Turn> {
-        let turn = self.turns().take((version.model, version.number)).await;
+    async fn reading(&self, project: &Project, version: &Version) -> Result<Turn> {
+        let turn = self.turns().take(project.tenant_id, (version.model, version.number)).await;
         turn.ok_or_else(|| {
             let text = format!(
                 "The files of version {} of {} cannot be read now, because others are; try again",
