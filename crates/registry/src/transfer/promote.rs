@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use falaj_base::{Error, ErrorKind, Result};
+use falaj_base::{Error, ErrorKind, Result, code};
 use falaj_mlflow::Call;
 use falaj_store::db::Tx;
 
@@ -86,12 +86,39 @@ struct Standing {
     stages: HashMap<i64, Stage>,
 }
 
-/// The reason, if it is one that a person here can do something about.
+/// The reason, if it is one that a person here can do something about. What passes by itself is
+/// tried again by whoever asks.
 fn in_the_way(refused: Error) -> Result<String> {
+    if refused.wait().is_some() || *refused.code() == code::CHANGED {
+        return Err(refused);
+    }
     match refused.kind() {
         ErrorKind::Conflict | ErrorKind::Forbidden | ErrorKind::NotFound => {
             Ok(refused.message().to_owned())
         }
         _ => Err(refused),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_passes_by_itself_is_not_left_out() {
+        let error = |code| Error::new(code, "x");
+        for (refused, left_out) in [
+            (error(&code::CONFLICT), true),
+            (error(&code::FORBIDDEN), true),
+            (error(&code::NOT_FOUND), true),
+            (error(&code::CONFLICT).retry_after(Duration::from_secs(1)), false),
+            (error(&code::CHANGED), false),
+            (error(&code::UNAVAILABLE), false),
+        ] {
+            let (code, wait) = (refused.code().id, refused.wait());
+            assert_eq!(in_the_way(refused).is_ok(), left_out, "{code} {wait:?}");
+        }
     }
 }
