@@ -11,6 +11,7 @@ pub static MIGRATIONS: &[Migration] = &[
     Migration { version: 6, name: "webhooks", sql: crate::webhook::store::SCHEMA },
     Migration { version: 7, name: "content of moves", sql: crate::history::store::CONTENT },
     Migration { version: 8, name: "webhooks in turn", sql: crate::webhook::store::TURNS },
+    Migration { version: 9, name: "what syncs registered", sql: crate::transfer::SYNCED },
 ];
 
 /// Models are referred to by an id, so that a rename is the change of one row; `last_version` is

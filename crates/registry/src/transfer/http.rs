@@ -1,4 +1,4 @@
-//! `/v1/tenants/{tenant}/projects/{project}/import/models`.
+//! `/v1/tenants/{tenant}/projects/{project}/import/models` and `…/sync/versions`.
 
 use std::sync::Arc;
 
@@ -8,12 +8,14 @@ use falaj_web::{Created, Endpoint, Input, Routes};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::wire::{Models, ModelsHere};
-use crate::{MODEL_IMPORT, Registry};
+use super::wire::{Models, ModelsHere, Synced, SyncedModel};
+use crate::{MODEL_IMPORT, MODEL_WRITE, Registry};
 
 const MODELS: &str = "/v1/tenants/{tenant}/projects/{project}/import/models";
 
-/// What the route works with: the path names the project.
+const SYNC_VERSIONS: &str = "/v1/tenants/{tenant}/projects/{project}/sync/versions";
+
+/// What the routes work with: the path names the project.
 #[derive(Debug)]
 struct Moving {
     registry: Registry,
@@ -22,7 +24,10 @@ struct Moving {
 
 pub(crate) fn routes(registry: &Registry, places: &Places) -> Vec<Endpoint> {
     let moving = Arc::new(Moving { registry: registry.clone(), places: places.clone() });
-    Routes::new(moving).post(MODELS, &MODEL_IMPORT, "Import registered models", import).into()
+    Routes::new(moving)
+        .post(MODELS, &MODEL_IMPORT, "Import registered models", import)
+        .post(SYNC_VERSIONS, &MODEL_WRITE, "Register versions of another store, once", sync)
+        .into()
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -39,4 +44,14 @@ async fn import(
     let place = m.places.named(&ctx, &input.path.tenant, &input.path.project).await?;
     let call = Call { ctx, place, connection: None };
     m.registry.import_models(&call, input.body).await.map(Created)
+}
+
+async fn sync(
+    m: Arc<Moving>,
+    ctx: Ctx,
+    input: Input<ProjectPath, (), SyncedModel>,
+) -> Result<Created<Synced>> {
+    let place = m.places.named(&ctx, &input.path.tenant, &input.path.project).await?;
+    let call = Call { ctx, place, connection: None };
+    m.registry.sync_versions(&call, input.body).await.map(Created)
 }

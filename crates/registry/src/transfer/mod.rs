@@ -8,13 +8,18 @@
 //! - An alias or a stage moves by the same rules as any other move, and is on record like it. One
 //!   that the rules refuse is told as left out; the rest comes.
 //! - Everything can be sent again: the second time changes nothing.
+//! - What a sync registered is registered once, also if it was renamed or deleted here since.
 //!
 //! Not here: what other stores look like (`moving`), runs and logged models (`tracking`).
 
 mod batch;
+mod claim;
 mod digest;
 pub(crate) mod http;
 mod promote;
 mod service;
 mod store;
+mod sync;
 mod wire;
+
+pub(crate) use claim::{Claim, SCHEMA as SYNCED};

@@ -88,3 +88,77 @@ pub(super) struct LeftOut {
 pub(super) struct ModelsHere {
     pub(super) models: Vec<ModelHere>,
 }
+
+/// A version of another store. Its number there is told; the one here is given when it comes.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SyncedVersion {
+    pub(super) version: i64,
+    /// Where its files are, in terms of this server; empty if they are not here.
+    pub(super) source: String,
+    pub(super) run_id: Option<String>,
+    /// A logged model.
+    pub(super) model_id: Option<String>,
+    #[serde(default)]
+    pub(super) run_link: String,
+    #[serde(default)]
+    pub(super) description: String,
+    #[serde(default)]
+    pub(super) tags: Vec<(String, String)>,
+}
+
+/// A model of another store, with some or all of its versions.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SyncedModel {
+    /// A name for the store that it comes from, the same every time.
+    pub(super) source: String,
+    pub(super) name: String,
+    /// What a new model gets; one that is here keeps its own.
+    #[serde(default)]
+    pub(super) description: String,
+    #[serde(default)]
+    pub(super) tags: Vec<(String, String)>,
+    #[serde(default)]
+    pub(super) versions: Vec<SyncedVersion>,
+}
+
+/// What became of a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Outcome {
+    Registered,
+    /// It was registered before, and may have been deleted since.
+    Known,
+    /// Its model was deleted here.
+    LeftOut,
+    Refused,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct VersionOutcome {
+    /// Its number there.
+    pub(super) version: i64,
+    pub(super) outcome: Outcome,
+    /// Its number here, if it is new.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) number: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) why: Option<String>,
+}
+
+impl VersionOutcome {
+    pub(super) fn of(version: i64, outcome: Outcome) -> Self {
+        Self { version, outcome, number: None, why: None }
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Synced {
+    /// Whether the model is new.
+    pub(super) created: bool,
+    /// Its name here; none if it was deleted since it came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) model: Option<String>,
+    pub(super) versions: Vec<VersionOutcome>,
+}

@@ -16,6 +16,7 @@ use crate::evidence::store as evidence;
 use crate::history::{Kind, Move, store as history};
 use crate::model::{Model, store as models};
 use crate::tag::check_text;
+use crate::transfer::Claim;
 use crate::webhook::{Told, tell, version_created};
 use crate::{MODEL_DELETE, MODEL_READ, MODEL_WRITE, Registry};
 
@@ -35,7 +36,17 @@ pub struct NewVersion {
 impl Registry {
     /// Registers a version. Where its source is another version, an absent run or model id is
     /// taken over from there, and one that is given must be the same.
-    pub async fn create_version(&self, call: &Call, mut new: NewVersion) -> Result<Version> {
+    pub async fn create_version(&self, call: &Call, new: NewVersion) -> Result<Version> {
+        self.register(call, new, None).await
+    }
+
+    /// The same of a version that another store has, which becomes one here only once.
+    pub(crate) async fn register(
+        &self,
+        call: &Call,
+        mut new: NewVersion,
+        claim: Option<Claim>,
+    ) -> Result<Version> {
         let config = self.config();
         check_text("source", &new.source, config.max_source)?;
         check_text("run_link", &new.run_link, config.max_source)?;
@@ -68,6 +79,9 @@ impl Registry {
                 tags: new.tags,
                 aliases: Vec::new(),
             };
+            if let Some(claim) = claim {
+                claim.take(tx, project, model, version.number)?;
+            }
             store::insert(tx, &version)?;
             if let Some(folder) = &version.files {
                 let run = origin.seen_run.as_deref();

@@ -285,6 +285,27 @@ async fn a_check_reads_no_more_than_it_may() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn names_count_where_a_check_is_bounded() {
+    each_place(async |database| {
+        let world = World::new(database).await;
+        made(send(&world, "import/runs", batch("old", &[run(RUN), run(OTHER)])).await);
+        // Few points, with names that are most of the answer.
+        for id in [RUN, OTHER] {
+            let mut body = points("old", id, &[1]);
+            let one = body["series"][0].take();
+            let named = |n: i64| with(one.clone(), json!({ "key": format!("{n:0>400}") }));
+            body["series"] = (0..100).map(named).collect();
+            made(send(&world, "import/points", body).await);
+        }
+        let asked = json!({ "runs": [RUN, OTHER], "series": true });
+        let here = ok(send(&world, "import/check", asked).await);
+        assert_eq!(here["runs"].as_array().unwrap().len(), 1, "{here}");
+        assert_eq!(here["left"]["runs"], json!([OTHER]));
+    })
+    .await;
+}
+
 fn model(versions: Value, aliases: Value) -> Value {
     json!({ "name": "m", "created_at": 1, "updated_at": 2, "last_version": 3, "versions": versions,
             "aliases": aliases })

@@ -180,3 +180,101 @@ async fn tags_of_an_experiment_are_an_update_of_it() {
     })
     .await;
 }
+
+fn version(number: i64, source: &str) -> Value {
+    json!({ "version": number, "source": source, "tags": [["k", "v"]] })
+}
+
+fn registered(source: &str, versions: &[Value]) -> Value {
+    json!({ "source": source, "name": "m", "description": "d", "versions": versions })
+}
+
+/// What became of each version.
+async fn register(world: &World, source: &str, versions: &[Value]) -> Vec<String> {
+    let reply = made(send(world, "sync/versions", registered(source, versions)).await);
+    let all = reply["versions"].as_array().unwrap();
+    all.iter().map(|one| one["outcome"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_is_registered_once_whatever_became_of_it() {
+    each_place(async |database| {
+        let world = World::new(database).await;
+        let all = [version(1, "s3://b/x"), version(2, ""), version(3, "s3://b/y")];
+        assert_eq!(register(&world, "laptop", &all).await, ["registered", "refused", "registered"]);
+        assert_eq!(register(&world, "laptop", &all).await, ["known", "refused", "known"]);
+        // Another store has versions of its own.
+        assert_eq!(register(&world, "other", &all[..1]).await, ["registered"]);
+        let count = async || world.count("SELECT COUNT(*) AS n FROM model_version").await;
+        assert_eq!(count().await, 3);
+
+        // A bad version was deleted, and the tag of another taken away.
+        ok(world.delete("/model-versions/delete", json!({ "name": "m", "version": "1" })).await);
+        let tag = json!({ "name": "m", "version": "2", "key": "falaj.synced" });
+        ok(world.delete("/model-versions/delete-tag", tag).await);
+        assert_eq!(register(&world, "laptop", &all).await, ["known", "refused", "known"]);
+        // It has another name now: what is new goes there.
+        let renamed = json!({ "name": "m", "new_name": "n" });
+        ok(world.post("/registered-models/rename", renamed).await);
+        let more = [version(1, "s3://b/x"), version(4, "s3://b/z")];
+        assert_eq!(register(&world, "laptop", &more).await, ["known", "registered"]);
+        ok(world.get("/model-versions/get?name=n&version=4").await);
+        assert_eq!(world.get("/registered-models/get?name=m").await.0, 404);
+        // It is gone, and stays so.
+        ok(world.delete("/registered-models/delete", json!({ "name": "n" })).await);
+        assert_eq!(register(&world, "laptop", &more).await, ["left_out", "left_out"]);
+        assert_eq!(world.count("SELECT COUNT(*) AS n FROM registered_model").await, 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_syncs_at_once_register_a_version_once() {
+    each_place(async |database| {
+        let world = World::new(database).await;
+        world.model("m").await;
+        let all: Vec<Value> = (1..=5).map(|n| version(n, "s3://b/x")).collect();
+        let (one, two) =
+            tokio::join!(register(&world, "laptop", &all), register(&world, "laptop", &all));
+        let new = one.iter().chain(&two).filter(|outcome| *outcome == "registered").count();
+        assert_eq!(new, 5, "{one:?} {two:?}");
+        assert_eq!(world.count("SELECT COUNT(*) AS n FROM model_version").await, 5);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_from_before_it_was_remembered_are_known_by_their_tag() {
+    each_place(async |database| {
+        let world = World::new(database).await;
+        world.model("m").await;
+        let tags = json!([{ "key": "falaj.synced", "value": "laptop 1" }]);
+        let old = json!({ "name": "m", "source": "s3://b/x", "tags": tags });
+        ok(world.post("/model-versions/create", old).await);
+        let all = [version(1, "s3://b/x"), version(2, "s3://b/x")];
+        assert_eq!(register(&world, "laptop", &all).await, ["known", "registered"]);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_write_a_model_learns_nothing_of_it() {
+    each_place(async |database| {
+        let world = World::new(database).await;
+        register(&world, "laptop", &[version(1, "s3://b/x")]).await;
+        let path = format!("{OWN}/sync/versions");
+        let body = registered("laptop", &[version(1, "s3://b/x")]);
+        let ctx = without(&[("model:write", "/m")]);
+        let reply = world.ask(ctx, "default", Method::POST, &path, &body).await;
+        assert_eq!(answer(reply).await.0, 404);
+        for (more, field) in [
+            (json!({ "source": "" }), "source"),
+            (json!({ "name": "" }), "name"),
+            (json!({ "versions": [version(0, "s3://b/x")] }), "versions.version"),
+        ] {
+            let (status, said) = send(&world, "sync/versions", with(body.clone(), more)).await;
+            assert_eq!((status, &said["field"]), (400, &json!(field)), "{said}");
+        }
+    })
+    .await;
+}
