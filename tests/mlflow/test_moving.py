@@ -202,7 +202,7 @@ def store(request, tmp_path_factory):
     if request.param == "files":
         uri, artifacts = f"file://{folder}/mlruns", None
     elif request.param == "sqlite":
-        uri, artifacts = f"sqlite:///{folder}/mlflow.db", f"file://{folder}/some where"
+        uri, artifacts = f"sqlite:///{folder}/mlflow.db", f"file://{folder}/mlartifacts/some where"
     else:
         if "FALAJ_TEST_POSTGRES_URL" not in os.environ:
             pytest.skip("FALAJ_TEST_POSTGRES_URL is not set: scripts/with-services sets it")
@@ -280,10 +280,10 @@ def test_a_store_is_not_trusted(falaj, tmp_path):
     secret.mkdir()
     (secret / "key").write_text("hidden")
     folder = tmp_path / "store"
-    (folder / "files" / "run").mkdir(parents=True)
+    (folder / "mlruns" / "run").mkdir(parents=True)
     uri = f"sqlite:///{folder}/mlflow.db"
     client = MlflowClient(uri, uri)
-    id_ = client.create_run(client.create_experiment("e", artifact_location=f"file://{folder}/files")).info.run_id
+    id_ = client.create_run(client.create_experiment("e", artifact_location=f"file://{folder}/mlruns")).info.run_id
     database = sqlite3.connect(folder / "mlflow.db")
 
     def brought(place, *more):
@@ -294,18 +294,24 @@ def test_a_store_is_not_trusted(falaj, tmp_path):
 
     (folder / "link").symlink_to(secret)
     (folder / ".hidden").mkdir()
-    for place in (secret, folder / "link", folder / "files" / ".." / ".." / "secret", folder / ".hidden", "/etc"):
+    (folder / "elsewhere").mkdir()
+    # All that lies around the database, or in a folder of its own, is no run's.
+    for place in (folder, folder / "mlruns", folder / "elsewhere", secret, folder / "link", folder / "mlruns" / ".." / ".." / "secret", folder / ".hidden", "/etc"):
         name, refused = brought(place)
         assert refused.returncode == 2, f"{place}: {refused.stderr}"
         assert f"the files of run {id_}" in refused.stderr and "--allow-root" in refused.stderr, refused.stderr
         assert client_of(falaj, name).search_registered_models() == []
     # A link inside is no file of the run.
-    (folder / "files" / "run" / "key").symlink_to(secret / "key")
-    (folder / "files" / "run" / "more").symlink_to(secret)
-    (folder / "files" / "run" / "own.txt").write_text("own")
-    name, done = brought(folder / "files" / "run")
+    (folder / "mlruns" / "run" / "key").symlink_to(secret / "key")
+    (folder / "mlruns" / "run" / "more").symlink_to(secret)
+    (folder / "mlruns" / "run" / "own.txt").write_text("own")
+    (folder / "mlruns" / "run" / ".env").write_text("hidden")
+    (folder / "mlruns" / "run" / ".git").mkdir()
+    (folder / "mlruns" / "run" / ".git" / "config").write_text("hidden")
+    name, done = brought(folder / "mlruns" / "run")
     assert done.returncode == 0, done.stderr
     assert files(client_of(falaj, name), id_) == {"own.txt": 3}
+    assert "2 hidden files and folders" in done.stderr, done.stderr
     # Ids are unique on a server: the next one is another run.
     database.execute("update runs set run_uuid = ?", (uuid.uuid4().hex,))
     _, done = brought(secret, "--allow-root", tmp_path / "secret")
@@ -330,17 +336,17 @@ def large(tmp_path_factory):
     import sqlite3
     folder = tmp_path_factory.mktemp("large")
     uri = f"sqlite:///{folder}/mlflow.db"
-    experiment = MlflowClient(uri, uri).create_experiment("large", artifact_location=f"file://{folder}/a")
+    experiment = MlflowClient(uri, uri).create_experiment("large", artifact_location=f"file://{folder}/mlruns/a")
     database = sqlite3.connect(folder / "mlflow.db")
     random.seed(3)
     for at in range(200):
         id_ = uuid.UUID(int=random.getrandbits(128)).hex
-        (folder / "a" / id_ / "artifacts").mkdir(parents=True)
-        (folder / "a" / id_ / "artifacts" / "x.bin").write_bytes(random.randbytes(1000))
+        (folder / "mlruns" / "a" / id_ / "artifacts").mkdir(parents=True)
+        (folder / "mlruns" / "a" / id_ / "artifacts" / "x.bin").write_bytes(random.randbytes(1000))
         database.execute(
             "insert into runs (run_uuid, name, source_type, user_id, status, start_time, end_time, lifecycle_stage,"
             " artifact_uri, experiment_id) values (?, ?, 'LOCAL', 'u', 'FINISHED', ?, ?, 'active', ?, ?)",
-            (id_, f"run {at}", at, at + 1, f"file://{folder}/a/{id_}/artifacts", experiment))
+            (id_, f"run {at}", at, at + 1, f"file://{folder}/mlruns/a/{id_}/artifacts", experiment))
         database.executemany("insert into metrics (key, value, timestamp, run_uuid, step, is_nan) values (?, ?, ?, ?, ?, 0)",
                              [(f"m{i % 5}", random.random(), i, id_, i) for i in range(1000)])
         database.executemany("insert into params values (?, ?, ?)", [(f"p{i}", str(i * at), id_) for i in range(10)])

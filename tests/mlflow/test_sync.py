@@ -3,6 +3,7 @@ comes over later, piece by piece."""
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -39,7 +40,7 @@ def offline(request, tmp_path):
 
 def experiment(client, uri, name):
     """An experiment whose files lie beside the store, also where MLflow would put them elsewhere."""
-    place = None if uri.startswith("file:") else f"file://{os.path.dirname(uri.removeprefix('sqlite:///'))}/files/{name}"
+    place = None if uri.startswith("file:") else f"file://{os.path.dirname(uri.removeprefix('sqlite:///'))}/mlruns/{name}"
     return client.create_experiment(name, artifact_location=place)
 
 
@@ -178,7 +179,7 @@ def test_a_sync_that_is_killed_goes_on(falaj, tmp_path):
     database = sqlite3.connect(tmp_path / "mlflow.db")
     runs = [uuid.uuid4().hex for _ in range(150)]
     for run_ in runs:
-        folder = tmp_path / "files" / "many" / run_ / "artifacts"
+        folder = tmp_path / "mlruns" / "many" / run_ / "artifacts"
         folder.mkdir(parents=True)
         (folder / "x.bin").write_bytes(run_.encode() * 100)
         database.execute(
@@ -204,6 +205,101 @@ def test_a_sync_that_is_killed_goes_on(falaj, tmp_path):
     for run_ in (runs[0], runs[-1]):
         assert history(here, run_, "m") == list(range(200))
         assert [file.path for file in here.list_artifacts(run_)] == ["x.bin"]
+
+
+def test_what_is_refused_keeps_nothing_else_away(falaj, tmp_path):
+    name = project(falaj)
+    uri, copy = (f"sqlite:///{tmp_path}/{kind}.db" for kind in ("mlflow", "copy"))
+    there, here = MlflowClient(uri, uri), client_of(falaj, name)
+    id_ = experiment(there, uri, "shared")
+    taken = there.create_run(id_).info.run_id
+    sync(falaj, uri, name)
+    # Another store has that run as well, and logs to it; and one whose files lie where nobody said.
+    shutil.copy(tmp_path / "mlflow.db", tmp_path / "copy.db")
+    there = MlflowClient(copy, copy)
+    there.log_metric(taken, "m", 1.0)
+    there.log_param(taken, "lr", "1")
+    far, near = there.create_run(id_).info.run_id, there.create_run(id_).info.run_id
+    for run_ in (far, near):
+        there.log_metric(run_, "m", 1.0)
+    there.log_text(near, "text", "x.txt")
+    database = sqlite3.connect(tmp_path / "copy.db")
+    database.execute("update runs set artifact_uri = 'file:///etc' where run_uuid = ?", (far,))
+    database.commit()
+    for moves in (True, False):
+        done = sync(falaj, copy, name, "--source-name", "copy", check=False)
+        assert done.returncode == 1, done.stderr
+        assert f"the run {taken}: " in done.stderr and "2 things were refused" in done.stderr, done.stderr
+        assert f"the files of run {far} are at /etc" in done.stderr, done.stderr
+        assert bool(moved(done)) == moves, done.stdout
+    assert history(here, far, "m") == history(here, near, "m") == [0]
+    assert [file.path for file in here.list_artifacts(near)] == ["x.txt"]
+    assert here.list_artifacts(far) == [] and "lr" not in here.get_run(taken).data.params
+
+
+def test_versions_are_registered_once(falaj, tmp_path):
+    name = project(falaj)
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    there, here = MlflowClient(uri, uri), client_of(falaj, name)
+    run_ = there.create_run(experiment(there, uri, "e")).info.run_id
+    there.log_text(run_, "weights", "model/weights.txt")
+    for model in ("renamed", "gone", "kept"):
+        there.create_registered_model(model)
+        for _ in range(2):
+            there.create_model_version(model, f"runs:/{run_}/model", run_)
+    assert moved(sync(falaj, uri, name))["model versions"] == 6
+    # What is decided on the server holds.
+    here.delete_model_version("kept", "1")
+    here.delete_model_version_tag("kept", "2", "falaj.synced")
+    here.rename_registered_model("renamed", "better")
+    here.delete_registered_model("gone")
+    done = sync(falaj, uri, name)
+    assert moved(done) == {} and "the model gone was deleted on the server" in done.stderr, done.stderr
+    for model in ("renamed", "gone", "kept"):
+        there.create_model_version(model, f"runs:/{run_}/model", run_)
+    assert moved(sync(falaj, uri, name)) == {"model versions": 2}
+    assert {model.name for model in here.search_registered_models()} == {"better", "kept"}
+    assert {int(one.version) for one in here.search_model_versions("name = 'kept'")} == {2, 3}
+    assert {int(one.version) for one in here.search_model_versions("name = 'better'")} == {1, 2, 3}
+
+
+def test_following_brings_nothing_back(falaj, tmp_path):
+    name = project(falaj)
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    there, here = MlflowClient(uri, uri), client_of(falaj, name)
+    id_ = experiment(there, uri, "live")
+    purged, deleted = (there.create_run(id_).info.run_id for _ in range(2))
+    follower = subprocess.Popen(
+        [binary(), "sync", uri, "-p", name, "--follow", "--every", "200ms"], stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.DEVNULL, env=environment(FALAJ_URL=falaj.url, FALAJ_TOKEN=falaj.token))
+
+    def seen(run_):
+        try:
+            return here.get_run(run_).info
+        except mlflow.MlflowException:
+            return None
+    try:
+        until("the runs", lambda: seen(purged) and seen(deleted))
+        time.sleep(1)
+        for run_ in (purged, deleted):
+            here.delete_run(run_)
+        run(falaj, "run", "purge", purged, "-p", name, "--yes")
+        for run_ in (purged, deleted):
+            there.log_metric(run_, "m", 1.0)
+            there.log_text(run_, "late", "x.txt")
+        last = there.create_run(id_).info.run_id
+        there.log_text(last, "late", "x.txt")
+        until("the rest", lambda: seen(last) and here.list_artifacts(last))
+        time.sleep(1)
+        assert seen(purged) is None
+        assert seen(deleted).lifecycle_stage == "deleted" and not here.get_run(deleted).data.metrics
+        follower.send_signal(signal.SIGINT)
+        _, said = follower.communicate(timeout=30)
+        assert follower.returncode == 0, said
+        assert f"{purged} was purged" in said and f"{deleted} was deleted" in said, said
+    finally:
+        follower.kill()
+        follower.wait()
 
 
 def test_following_outlives_the_server(falaj, offline, tmp_path):

@@ -84,6 +84,8 @@ struct Parts {
     request: Option<String>,
     /// The reader of our output went away, or all was said; there is nothing to tell.
     silent: bool,
+    /// The server expects that it will do later.
+    passing: bool,
     /// The exit code of a command that was run for the caller.
     own_code: Option<u8>,
 }
@@ -98,6 +100,7 @@ impl Failure {
             hint: None,
             request: None,
             silent: false,
+            passing: false,
             own_code: None,
         }))
     }
@@ -143,6 +146,17 @@ impl Failure {
         self
     }
 
+    /// Says that the same may do later.
+    pub(crate) fn passing(mut self, passing: bool) -> Self {
+        self.0.passing = passing;
+        self
+    }
+
+    /// Whether what can be sent twice should be sent again in a while.
+    pub(crate) fn is_passing(&self) -> bool {
+        self.0.passing || self.0.exit == Exit::Unavailable
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         self.0.exit
     }
@@ -164,6 +178,14 @@ impl Failure {
     /// Whether the server gave this code as the reason.
     pub(crate) fn has_code(&self, code: &str) -> bool {
         self.0.code.as_deref() == Some(code)
+    }
+
+    /// Whether it is about the one thing that was sent: others may come. Not so where the server
+    /// is away or has failed, or the caller is not known.
+    pub(crate) fn is_refusal(&self) -> bool {
+        let failed = ["internal", "integrity", "storage-full"].iter().any(|it| self.has_code(it));
+        let of_all = [Exit::Unavailable, Exit::Unauthenticated, Exit::Interrupted];
+        !failed && !self.is_silent() && !of_all.contains(&self.exit())
     }
 
     /// The lines for a person.
@@ -277,6 +299,24 @@ mod tests {
             Interrupted,
         ] {
             assert!(Exit::ALL.iter().any(|(code, _)| *code == exit.code()), "{exit:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_about_one_thing() {
+        for (exit, code, refusal) in [
+            (Exit::Failed, Some("invalid-input"), true),
+            (Exit::Failed, None, true),
+            (Exit::Conflict, Some("already-exists"), true),
+            (Exit::NotFound, Some("not-found"), true),
+            (Exit::Forbidden, Some("forbidden"), true),
+            (Exit::Failed, Some("internal"), false),
+            (Exit::Failed, Some("storage-full"), false),
+            (Exit::Unavailable, None, false),
+            (Exit::Unauthenticated, None, false),
+        ] {
+            let failure = Failure::new(exit, "x").code(code.map(str::to_owned));
+            assert_eq!(failure.is_refusal(), refusal, "{exit:?} {code:?}");
         }
     }
 

@@ -85,21 +85,18 @@ impl Source {
         format!("mlflow-{:016x}", falaj_base::digest::text(&of))
     }
 
-    /// The folders whose files are the store's own.
+    /// The folders whose files are the store's own. A database can lie among everything that
+    /// somebody has: of what is beside it, only what MLflow makes there is its own.
     #[must_use]
     pub fn own_roots(&self) -> Vec<PathBuf> {
-        let folder = match &self.kind {
-            Kind::Files(files) => return vec![files.root().to_owned()],
-            Kind::Sql(sql) => sql.folder(),
-        };
-        let Some(folder) = folder else { return Vec::new() };
-        let Ok(folder) = folder.canonicalize() else { return Vec::new() };
-        // A database can lie among everything that somebody has.
-        let home = std::env::var_os("HOME").and_then(|home| Path::new(&home).canonicalize().ok());
-        if folder.parent().is_none() || Some(&folder) == home.as_ref() {
-            return ["mlruns", "mlartifacts"].map(|name| folder.join(name)).to_vec();
+        match &self.kind {
+            Kind::Files(files) => vec![files.root().to_owned()],
+            Kind::Sql(sql) => {
+                let folder = sql.folder().and_then(|folder| folder.canonicalize().ok());
+                let beside = |folder: PathBuf| ["mlruns", "mlartifacts"].map(|at| folder.join(at));
+                folder.map(beside).into_iter().flatten().collect()
+            }
         }
-        vec![folder]
     }
 
     /// What relative locations in it start from.

@@ -43,6 +43,7 @@ pub(super) async fn read(response: Response) -> Failure {
     if let Some(hint) = hint(status.as_u16(), &code, wait.as_deref()) {
         failure = failure.hint(hint);
     }
+    let failure = failure.passing(wait.is_some() || code == "changed");
     failure.code((!code.is_empty()).then_some(code))
 }
 

@@ -27,8 +27,9 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
     falaj sync ./mlruns -t acme -p vision -o json\n\n\
     Experiments are joined by their names. What is deleted in the store, or was deleted on the\n\
     server, is left alone. Registered models become new versions on the server; aliases and stages\n\
-    are decided there. Files are read from the store's own folder only; allow others with\n\
-    --allow-root. Traces are not synced yet.")]
+    are decided there. What the server refuses is left out and named, and the rest comes. Files are\n\
+    read from the store's own folders only (mlruns and mlartifacts beside a database); allow others\n\
+    with --allow-root. Traces are not synced yet.")]
 pub(crate) struct Sync {
     #[command(flatten)]
     from: StoreArgs,
@@ -96,6 +97,9 @@ impl State {
                 Ok(()) => {
                     if trouble.take().is_some() {
                         self.account.say("the server is back; syncing goes on");
+                    }
+                    for refused in self.account.newly_refused() {
+                        self.account.say(&format!("left out: {refused}"));
                     }
                     if let Some(sent) = self.account.round() {
                         self.account.say(&format!("synced {sent}"));

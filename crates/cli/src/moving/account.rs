@@ -8,7 +8,7 @@ use crate::exit::{Exit, Failure, Result};
 use crate::output::progress::{Ticker, human};
 use crate::output::{Column, Output};
 
-/// How many differences are shown.
+/// How many differences, refusals and notes are shown of each.
 const SHOWN: usize = 50;
 
 /// What is counted, in the order of the report.
@@ -50,6 +50,11 @@ pub(crate) struct Account {
     differences: Vec<String>,
     notes: Vec<String>,
     more_differences: u64,
+    /// What the server, or this command, refused.
+    refused: Vec<String>,
+    more_refused: u64,
+    /// What was refused in the round before.
+    known_refused: Vec<String>,
     /// What had been sent when this round began.
     before: [u64; KINDS.len()],
     started: Instant,
@@ -67,6 +72,9 @@ impl Account {
             differences: Vec::new(),
             notes: Vec::new(),
             more_differences: 0,
+            refused: Vec::new(),
+            more_refused: 0,
+            known_refused: Vec::new(),
             before: [0; KINDS.len()],
             started: Instant::now(),
             ticker: Ticker::new(output),
@@ -94,12 +102,29 @@ impl Account {
         }
     }
 
+    /// Something was refused and left out, and the rest goes on.
+    pub(crate) fn refused(&mut self, what: String) {
+        if self.refused.len() < SHOWN {
+            self.refused.push(what);
+        } else {
+            self.more_refused += 1;
+        }
+    }
+
+    /// What was refused in this round and not in the one before.
+    pub(crate) fn newly_refused(&self) -> Vec<String> {
+        let new = self.refused.iter().filter(|one| !self.known_refused.contains(one));
+        new.cloned().collect()
+    }
+
     /// Begins anew with what is found; what was sent adds up, and what differed may do so no more.
     pub(crate) fn begin_round(&mut self) {
         self.found = [0; KINDS.len()];
         self.before = self.sent;
         self.differences.clear();
         self.more_differences = 0;
+        self.known_refused = std::mem::take(&mut self.refused);
+        self.more_refused = 0;
     }
 
     /// What this round has sent, in words; nothing if that is nothing.
@@ -132,7 +157,7 @@ impl Account {
 
     /// Something that could not come along, said once at the end.
     pub(crate) fn note(&mut self, text: String) {
-        if !self.notes.contains(&text) {
+        if self.notes.len() < SHOWN && !self.notes.contains(&text) {
             self.notes.push(text);
         }
     }
@@ -170,6 +195,7 @@ impl Account {
             let all = json!({
                 "kinds": rows,
                 "differences": self.differences,
+                "left_out": self.refused,
                 "notes": self.notes,
                 "seconds": seconds,
             });
@@ -183,6 +209,9 @@ impl Account {
         for difference in &self.differences {
             self.output.say(&format!("differs: {difference}"));
         }
+        for refused in &self.refused {
+            self.output.say(&format!("left out: {refused}"));
+        }
         let count = self.differences.len() as u64 + self.more_differences;
         if count > 0 {
             return Err(Failure::new(
@@ -190,6 +219,13 @@ impl Account {
                 format!("{count} things are not as they were where they come from"),
             )
             .hint("run the command again: what is missing is sent, what is there is left alone"));
+        }
+        let refused = self.refused.len() as u64 + self.more_refused;
+        if refused > 0 {
+            return Err(Failure::failed(format!("{refused} things were refused and left out"))
+                .hint(
+                    "run the command again when what is in their way is gone: the rest is there",
+                ));
         }
         self.output.say(&format!("{verb} and verified in {seconds:.1} s"));
         Ok(())

@@ -4,6 +4,7 @@
 //! Must hold: stopped anywhere and run again, it does the rest. Nothing is said to have come that the
 //! server did not answer for.
 
+mod deliver;
 mod experiments;
 mod files;
 mod models;
@@ -226,6 +227,19 @@ impl<'a> Bring<'a> {
         Ok(())
     }
 
+    /// Whether the server has more of something than the store: others may have added to it there.
+    /// Its digest is of all of it, so only numbers are compared then, and that is said.
+    fn has_more(&mut self, what: &str, ours: &str, theirs: &str) -> bool {
+        use falaj_moving::digest::count;
+        let (ours, theirs) = (count(ours), count(theirs));
+        if theirs > ours {
+            self.account.note(format!(
+                "{what}: {ours} in the store, {theirs} on the server; only the numbers were compared"
+            ));
+        }
+        theirs > ours
+    }
+
     /// Whether something is to be looked at: not what came as it is now, nor what the server has
     /// deleted since.
     fn wants(&mut self, what: &str, id: &str, mark: &str) -> bool {
@@ -250,10 +264,13 @@ fn mark_of(record: &impl Serialize, extent: &str, files: &str) -> String {
     falaj_moving::digest::mark(&[&text, extent, files])
 }
 
-/// Whether a server's digest is of at least as many things: others may have added to them there.
-fn at_least(ours: &str, theirs: &str) -> bool {
-    use falaj_moving::digest::count;
-    ours == theirs || count(theirs) > count(ours)
+/// Whether a server has all of these pairs, as MLflow's protocol tells them.
+fn has_all(there: &Value, pairs: &[(String, String)]) -> bool {
+    let there = there.as_array();
+    pairs.iter().all(|(key, value)| {
+        let is = |pair: &Value| pair["key"] == **key && pair["value"] == **value;
+        there.is_some_and(|there| there.iter().any(is))
+    })
 }
 
 /// Says what helps against a name that is taken.

@@ -88,7 +88,7 @@ impl Project {
             tries += 1;
             let call = self.call(Method::POST, &[way.word(), kind])?.body(body.clone());
             match self.client.json(call).await {
-                Err(failure) if failure.exit() == Exit::Unavailable && tries < TRIES => {
+                Err(failure) if failure.is_passing() && tries < TRIES => {
                     tokio::time::sleep(WAIT * tries).await;
                 }
                 result => return result,
@@ -177,7 +177,7 @@ impl Project {
         loop {
             tries += 1;
             match self.put_once(folder, file, to, from).await {
-                Err(failure) if failure.exit() == Exit::Unavailable && tries < TRIES => {
+                Err(failure) if failure.is_passing() && tries < TRIES => {
                     tokio::time::sleep(WAIT * tries).await;
                 }
                 result => return result,

@@ -9,8 +9,10 @@ use crate::error::{Error, Result};
 /// The folders and buckets that may be read.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed {
-    /// With every link resolved.
-    folders: Vec<PathBuf>,
+    /// The store's own, with every link resolved.
+    own: Vec<PathBuf>,
+    /// Those that were named, likewise.
+    named: Vec<PathBuf>,
     /// A bucket and the prefix in it.
     buckets: Vec<(String, String)>,
 }
@@ -20,13 +22,13 @@ impl Allowed {
     pub fn new(own: Vec<PathBuf>, named: &[String]) -> Result<Self> {
         let mut all = Self::default();
         // What is not there holds nothing that could be read.
-        all.folders.extend(own.iter().filter_map(|folder| folder.canonicalize().ok()));
+        all.own.extend(own.iter().filter_map(|folder| folder.canonicalize().ok()));
         let here = Roots { artifacts: None, folder: PathBuf::from(".") };
         for place in named {
             match Location::resolve(place, &here) {
                 Location::Local(folder) => {
                     let real = folder.canonicalize().map_err(Error::reading(&folder))?;
-                    all.folders.push(real);
+                    all.named.push(real);
                 }
                 Location::S3 { bucket, prefix } => all.buckets.push((bucket, prefix)),
                 Location::Elsewhere(_) => {
@@ -43,7 +45,12 @@ impl Allowed {
     pub fn admits(&self, location: &Location) -> bool {
         match location {
             Location::Local(path) => match path.canonicalize() {
-                Ok(real) => self.folders.iter().any(|root| lies_in(&real, root)),
+                Ok(real) => {
+                    // A run has a folder in the store; all of it is no run's.
+                    let in_own = |root: &PathBuf| real != *root && lies_in(&real, root);
+                    self.own.iter().any(in_own)
+                        || self.named.iter().any(|root| lies_in(&real, root))
+                }
                 Err(_) => true,
             },
             Location::S3 { bucket, prefix } => self.buckets.iter().any(|(name, root)| {
@@ -66,13 +73,13 @@ impl Allowed {
             Location::S3 { bucket, prefix } => format!("s3://{bucket}/{prefix}"),
             Location::Elsewhere(uri) => uri.clone(),
         };
-        let folders = self.folders.iter().map(|folder| folder.display().to_string());
+        let folders = self.own.iter().chain(&self.named).map(|folder| folder.display().to_string());
         let buckets = self.buckets.iter().map(|(bucket, prefix)| format!("s3://{bucket}/{prefix}"));
         let all: Vec<String> = folders.chain(buckets).collect();
         let outside = if all.is_empty() {
             "and the store has no folder of its own".to_owned()
         } else {
-            format!("which is outside of {}", all.join(", "))
+            format!("which is not below {}", all.join(", "))
         };
         Error::Unsupported(format!(
             "the store says that {what} are at {place}, {outside}: they are not read. If that is \
@@ -111,7 +118,7 @@ mod tests {
         let allowed = Allowed::new(own.clone(), &[]).unwrap();
         for (path, may) in [
             ("store/1/r/artifacts", true),
-            ("store", true),
+            ("store", false),
             ("store/.trash/2", true),
             ("store/nothing/here", true),
             ("store/.ssh", false),
@@ -131,6 +138,7 @@ mod tests {
         let named = [at("other").display().to_string(), "s3://b/root".to_owned()];
         let more = Allowed::new(own, &named).unwrap();
         assert!(more.admits(&Location::Local(at("store/link/models"))));
+        assert!(more.admits(&Location::Local(at("other"))), "it was named");
         for (bucket, prefix, may) in [
             ("b", "root", true),
             ("b", "root/1", true),

@@ -7,14 +7,16 @@ use bytes::Bytes;
 use futures::stream::{self, BoxStream};
 use tokio::io::{AsyncReadExt, Take};
 
-use super::{File, boxed};
+use super::{File, Listing, boxed};
 use crate::error::{Error, Result};
 
 /// How much is read at a time.
 const PIECE: usize = 256 << 10;
 
-pub(super) fn files(folder: &Path) -> Result<Vec<File>> {
-    let mut found = Vec::new();
+/// Every file below a folder. What is hidden is only counted: tools keep their own things there
+/// (`.git`, `.ssh`), and a store that is not ours could name a folder that holds some.
+pub(super) fn list(folder: &Path) -> Result<Listing> {
+    let (mut found, mut hidden) = (Vec::new(), 0);
     let mut open = vec![(String::new(), folder.to_owned())];
     while let Some((prefix, folder)) = open.pop() {
         let entries = match std::fs::read_dir(&folder) {
@@ -29,7 +31,9 @@ pub(super) fn files(folder: &Path) -> Result<Vec<File>> {
             let name = name.to_str().ok_or_else(|| {
                 Error::malformed(entry.path().display(), "the name of this file is not text")
             })?;
-            if kind.is_dir() {
+            if name.starts_with('.') {
+                hidden += 1;
+            } else if kind.is_dir() {
                 open.push((format!("{prefix}{name}/"), entry.path()));
             } else if kind.is_file() {
                 let about = entry.metadata().map_err(Error::reading(&folder))?;
@@ -39,7 +43,7 @@ pub(super) fn files(folder: &Path) -> Result<Vec<File>> {
         }
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(found)
+    Ok(Listing { files: found, hidden })
 }
 
 fn modified(about: &std::fs::Metadata) -> i64 {
@@ -71,4 +75,24 @@ pub(super) async fn read(folder: &Path, file: &File) -> Result<BoxStream<'static
         }
     };
     Ok(boxed(stream::unfold(opened, next)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_is_not_read() {
+        let world = tempfile::tempdir().unwrap();
+        for file in ["a.txt", "deep/b.txt", "deep/.env", ".git/config", ".hidden"] {
+            let path = world.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, file).unwrap();
+        }
+        let Listing { files, hidden } = list(world.path()).unwrap();
+        let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!(paths, ["a.txt", "deep/b.txt"]);
+        assert_eq!(hidden, 3);
+        assert!(list(&world.path().join("nothing")).unwrap().files.is_empty());
+    }
 }

@@ -1,7 +1,7 @@
 //! Where the files of a run are, and their bytes.
 //!
 //! Must hold: a file is read from below the location that was asked for, and from nowhere else;
-//! links are not followed.
+//! links are not followed, and what is hidden is not read.
 
 mod allowed;
 mod local;
@@ -28,6 +28,14 @@ pub struct File {
     pub modified: i64,
 }
 
+/// What lies below a location.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    pub files: Vec<File>,
+    /// How many hidden files and folders there are, which are not read.
+    pub hidden: usize,
+}
+
 /// A place whose files can be read.
 #[derive(Clone, Debug)]
 pub enum Folder {
@@ -48,10 +56,10 @@ impl Folder {
     }
 
     /// Every file below; none if there is nothing.
-    pub async fn files(&self) -> Result<Vec<File>> {
+    pub async fn list(&self) -> Result<Listing> {
         match self {
-            Self::Local(folder) => local::files(folder),
-            Self::S3(bucket) => bucket.files().await,
+            Self::Local(folder) => local::list(folder),
+            Self::S3(bucket) => Ok(Listing { files: bucket.files().await?, hidden: 0 }),
         }
     }
 

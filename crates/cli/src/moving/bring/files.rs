@@ -5,12 +5,15 @@ use std::path::Path;
 
 use aws_lc_rs::digest;
 use falaj_base::hex;
-use falaj_moving::artifact::{File, Folder, Location};
+use falaj_moving::artifact::{File, Folder, Listing, Location};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::Bring;
 use crate::exit::{Failure, Result};
 use crate::moving::{Kind, Way};
+
+/// How many files are remembered from round to round.
+const MOST_KNOWN: usize = 100_000;
 
 /// What is there: sizes and digests by path.
 type There = HashMap<String, (u64, Option<String>)>;
@@ -19,6 +22,8 @@ type There = HashMap<String, (u64, Option<String>)>;
 pub(super) struct Found {
     folder: Folder,
     files: Vec<File>,
+    /// Whether it could be looked through.
+    whole: bool,
 }
 
 impl Found {
@@ -54,41 +59,68 @@ impl Bring<'_> {
         None
     }
 
-    /// What lies at a location, if it can be read. `what` it is of is said where it may not be.
+    /// What lies at a location, if it can be read. `what` it is of is said where it may not be: that
+    /// ends an import, and a sync goes on without.
     pub(super) async fn look(&mut self, what: &str, uri: &str, to: &str) -> Result<Option<Found>> {
         let location = self.present(uri, to);
         if self.no_artifacts || !location.is_readable() {
             return Ok(None);
         }
-        if !self.allowed.admits(&location) {
-            let refusal = self.allowed.refusal(&format!("the files of {what}"), &location);
-            return Err(Failure::usage(refusal.to_string()));
-        }
         let folder = Folder::open(&location)?;
-        let files = folder.files().await?;
+        let files = if self.allowed.admits(&location) {
+            folder.list().await.map_err(Failure::from)
+        } else {
+            let refusal = self.allowed.refusal(&format!("the files of {what}"), &location);
+            Err(Failure::usage(refusal.to_string()))
+        };
+        let Listing { files, hidden } = match files {
+            Err(failure) if self.way == Way::Sync => {
+                self.account.refused(failure.message().to_owned());
+                return Ok(Some(Found { folder, files: Vec::new(), whole: false }));
+            }
+            files => files?,
+        };
+        if hidden > 0 {
+            let names = "hidden files and folders (names that begin with a dot)";
+            self.account.note(format!("{hidden} {names} of {what} were not read"));
+        }
         self.account.found(Kind::Files, files.len());
         for file in &files {
             self.account.found(Kind::Bytes, usize::try_from(file.size).unwrap_or(usize::MAX));
         }
-        Ok(Some(Found { folder, files }))
+        Ok(Some(Found { folder, files, whole: true }))
     }
 
     /// Copies what was found to a folder of the project. Tells whether all of it is there now: a
-    /// file that changes while it is read comes another time.
+    /// file that changes while it is read, or that the server refuses, comes another time.
     pub(super) async fn copy_files(&mut self, found: Found, to: &str) -> Result<bool> {
-        let Found { folder, files } = found;
+        let Found { folder, files, whole } = found;
         if files.is_empty() || self.dry_run {
-            return Ok(true);
+            return Ok(whole);
         }
-        let there = self.project.files(to).await?;
-        let mut missing = Vec::new();
+        let there = match self.project.files(to).await {
+            Err(refused) if self.goes_on(&refused) => {
+                self.account.refused(format!("the files below {to}: {}", refused.message()));
+                return Ok(false);
+            }
+            there => there?,
+        };
+        let (mut missing, mut without) = (Vec::new(), HashSet::new());
         for file in &files {
             let place = format!("{to}/{}", file.path);
             let known = self.memory.files.get(&place) == Some(&(file.size, file.modified));
             let same = there.get(&file.path).is_some_and(|(size, _)| *size == file.size);
-            let settled = known && same;
-            if !settled && !is_there(&folder, file, &there).await? {
-                missing.push(file);
+            if known && same {
+                continue;
+            }
+            match is_there(&folder, file, &there).await {
+                Ok(true) => {}
+                Ok(false) => missing.push(file),
+                Err(unread) if self.goes_on(&unread) => {
+                    self.account.refused(format!("the file {place}: {}", unread.message()));
+                    without.insert(file.path.as_str());
+                }
+                Err(failure) => return Err(failure),
             }
         }
         let (project, from) = (&self.project, (self.way, self.name.as_str()));
@@ -100,16 +132,29 @@ impl Bring<'_> {
         let mut changed = HashSet::new();
         for (file, sent) in missing.iter().zip(sent) {
             if let Err(failure) = sent {
-                if self.way == Way::Import || !has_changed(&folder, file).await? {
+                if self.way == Way::Sync && has_changed(&folder, file).await? {
+                    changed.insert(file.path.as_str());
+                } else if self.goes_on(&failure) {
+                    let (path, why) = (&file.path, failure.message());
+                    self.account.refused(format!("the file {to}/{path}: {why}"));
+                    without.insert(file.path.as_str());
+                } else {
                     return Err(failure);
                 }
-                changed.insert(file.path.as_str());
                 continue;
             }
             self.account.sent(Kind::Files, 1);
             self.account.sent(Kind::Bytes, usize::try_from(file.size).unwrap_or(usize::MAX));
         }
-        for file in files.iter().filter(|file| !changed.contains(file.path.as_str())) {
+        let came = |file: &&File| {
+            let path = file.path.as_str();
+            !changed.contains(path) && !without.contains(path)
+        };
+        for file in files.iter().filter(came) {
+            // Forgotten ones are only compared once more.
+            if self.memory.files.len() >= MOST_KNOWN {
+                self.memory.files.clear();
+            }
             let place = format!("{to}/{}", file.path);
             self.memory.files.insert(place, (file.size, file.modified));
         }
@@ -118,7 +163,12 @@ impl Bring<'_> {
             let more = "changed while they were read; run again to bring them";
             self.account.note(format!("{count} files below {to} {more}"));
         }
-        Ok(changed.is_empty())
+        Ok(whole && changed.is_empty() && without.is_empty())
+    }
+
+    /// Whether the rest comes although this was refused.
+    fn goes_on(&self, failure: &Failure) -> bool {
+        self.way == Way::Sync && failure.is_refusal()
     }
 
     /// The location, or where its store was moved to since it wrote where its files are.
@@ -149,7 +199,8 @@ async fn is_there(folder: &Folder, file: &File, there: &There) -> Result<bool> {
     if *size != file.size {
         return Ok(false);
     }
-    let Some(sha256) = sha256 else { return Ok(true) };
+    // What was sent in parts has no digest to compare: it is sent again, and has one then.
+    let Some(sha256) = sha256 else { return Ok(false) };
     let mut sum = digest::Context::new(&digest::SHA256);
     let mut pieces = folder.read(file).await?;
     while let Some(piece) = pieces.try_next().await? {
@@ -160,5 +211,5 @@ async fn is_there(folder: &Folder, file: &File, there: &There) -> Result<bool> {
 
 /// Whether a file is not as it was found.
 async fn has_changed(folder: &Folder, file: &File) -> Result<bool> {
-    Ok(!folder.files().await?.contains(file))
+    Ok(!folder.list().await?.files.contains(file))
 }

@@ -4,11 +4,12 @@ use std::collections::HashSet;
 
 use falaj_moving::digest;
 use falaj_moving::record::{Experiment, LoggedModel, Stage};
-use serde_json::{Value, json};
+use reqwest::Method;
+use serde_json::Value;
 
 use super::files::Found;
-use super::{Bring, at_least, mark_of};
-use crate::exit::Result;
+use super::{Bring, has_all, mark_of};
+use crate::exit::{Exit, Result};
 use crate::moving::{Kind, Way};
 
 /// How many go into one request.
@@ -66,10 +67,14 @@ impl Bring<'_> {
             .map(|one| &one.model)
             .filter(|model| !here.get(&model.id).is_some_and(|h| is(model, h)))
             .collect();
-        let mut differing = HashSet::new();
+        let (mut differing, mut left_out) = (HashSet::new(), HashSet::new());
         if !self.dry_run && !missing.is_empty() {
+            let to = ("logged-models", "logged_models");
+            let done = self.deliver(to, &missing, |model| model.id.clone()).await?;
+            left_out = self.account_for("logged model", done);
+            let missing: Vec<&LoggedModel> =
+                missing.into_iter().filter(|model| !left_out.contains(&model.id)).collect();
             self.account.sent(Kind::LoggedModels, missing.len());
-            self.send("logged-models", json!({ "logged_models": missing })).await?;
             let ids: Vec<&str> = missing.iter().map(|model| model.id.as_str()).collect();
             let here = self.project.check(&[], &ids).await?;
             for model in &missing {
@@ -80,10 +85,12 @@ impl Bring<'_> {
                 };
                 for (what, ours) in parts(model) {
                     let theirs = there[what].as_str();
-                    if self.way == Way::Sync && theirs.is_some_and(|t| at_least(&ours, t)) {
+                    let label = format!("{what} of logged model {}", model.id);
+                    if self.way == Way::Sync
+                        && self.holds_model(model, (what, &label), &ours, theirs).await?
+                    {
                         continue;
                     }
-                    let label = format!("{what} of logged model {}", model.id);
                     if !self.account.compare(&label, &ours, theirs) {
                         differing.insert(model.id.clone());
                     }
@@ -92,6 +99,9 @@ impl Bring<'_> {
         }
         let mut marks = Vec::new();
         for Read { model, mark, files } in some {
+            if left_out.contains(&model.id) {
+                continue;
+            }
             let complete = match files {
                 Some(files) => self.copy_files(files, &folder(&model)).await?,
                 None => true,
@@ -101,6 +111,33 @@ impl Bring<'_> {
             }
         }
         self.settle("logged_models", marks).await
+    }
+
+    /// Whether the server holds everything that the store does: others may have added to it there.
+    async fn holds_model(
+        &mut self,
+        model: &LoggedModel,
+        (what, label): (&str, &str),
+        ours: &str,
+        theirs: Option<&str>,
+    ) -> Result<bool> {
+        let pairs = match (what, theirs) {
+            (_, None) => return Ok(false),
+            (_, Some(theirs)) if theirs == ours => return Ok(true),
+            // What was deleted there stays so.
+            ("stage", _) => return Ok(true),
+            ("params", _) => &model.params,
+            ("tags", _) => &model.tags,
+            (_, Some(theirs)) => return Ok(self.has_more(label, ours, theirs)),
+        };
+        let call =
+            self.project.mlflow(Method::GET, &format!("mlflow/logged-models/{}", model.id))?;
+        let found = match self.project.client.json(call).await {
+            Err(gone) if gone.exit() == Exit::NotFound => return Ok(false),
+            found => found?,
+        };
+        let (info, data) = (&found["model"]["info"], &found["model"]["data"]);
+        Ok(has_all(if what == "tags" { &info["tags"] } else { &data["params"] }, pairs))
     }
 }
 

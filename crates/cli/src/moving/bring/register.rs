@@ -1,19 +1,15 @@
 //! Registered models of a sync. Numbers are given by the server: a version of the store becomes the
-//! next version there, by an ordinary registration, once. Which one it is stands in a tag.
-
-use std::collections::HashSet;
+//! next version there, by an ordinary registration, once. The server remembers which one it is.
 
 use falaj_moving::record::{RegisteredModel, Version};
-use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{Bring, mark_of};
-use crate::exit::{Exit, Failure, Result};
+use crate::exit::Result;
 use crate::moving::Kind;
 
-/// The tag of a version that a sync has registered: the store, and the number there.
-const SYNCED: &str = "falaj.synced";
-const IS_PROMPT: &str = "mlflow.prompt.is_prompt";
+/// How many versions go into one request.
+const VERSIONS: usize = 100;
 
 impl Bring<'_> {
     pub(super) async fn register(&mut self) -> Result<()> {
@@ -42,124 +38,89 @@ impl Bring<'_> {
                  server"
             ));
         }
-        if let Err(refused) = self.ensure_model(model).await {
-            return self.not_registered(&model.name, refused);
+        let all: Vec<Value> = model.versions.iter().map(|one| self.version(one)).collect();
+        let mut parts: Vec<&[Value]> = all.chunks(VERSIONS).collect();
+        if parts.is_empty() {
+            // A model without versions comes as well.
+            parts.push(&[]);
         }
-        let there = self.registered_versions(model).await?;
-        let mut all = true;
-        for version in &model.versions {
-            if there.contains(&self.tag_of(version)) {
-                continue;
-            }
-            match self.register_version(model, version).await {
-                Ok(true) => self.account.sent(Kind::Versions, 1),
-                Ok(false) => {}
-                Err(refused) => {
-                    let what = format!("version {} of {}", version.version, model.name);
-                    all &= self.not_registered(&what, refused)?;
+        let mut whole = true;
+        for part in parts {
+            let body = json!({
+                "name": model.name, "description": model.description, "tags": model.tags,
+                "versions": part,
+            });
+            match self.send("versions", body).await {
+                Ok(reply) => whole &= self.account_for_versions(model, &reply),
+                Err(refused) if refused.is_refusal() => {
+                    let (name, why) = (&model.name, refused.message());
+                    self.account.refused(format!("the registered model {name}: {why}"));
+                    return Ok(false);
                 }
+                Err(failure) => return Err(failure),
             }
         }
-        Ok(all)
+        Ok(whole)
     }
 
-    /// What the server refuses for this one is said, and the rest goes on.
-    fn not_registered(&mut self, what: &str, refused: Failure) -> Result<bool> {
-        if matches!(refused.exit(), Exit::Unavailable | Exit::Unauthenticated) {
-            return Err(refused);
+    /// Says what became of versions, and tells whether there is nothing to try again.
+    fn account_for_versions(&mut self, model: &RegisteredModel, reply: &Value) -> bool {
+        let name = &model.name;
+        if reply["created"] == true {
+            self.account.sent(Kind::Models, 1);
         }
-        self.account.note(format!("{what} was not registered: {}", refused.message()));
-        Ok(false)
-    }
-
-    async fn ensure_model(&mut self, model: &RegisteredModel) -> Result<()> {
-        let get = self.project.mlflow(Method::GET, "mlflow/registered-models/get")?;
-        match self.project.client.json(get.query("name", Some(&model.name))).await {
-            Err(failure) if failure.exit() == Exit::NotFound => {}
-            known => return known.map(drop),
+        if reply["model"].is_null() {
+            self.account.note(format!("the model {name} was deleted on the server; left out"));
         }
-        let body = json!({
-            "name": model.name, "description": model.description, "tags": tags(&model.tags, None),
-        });
-        let make = self.project.mlflow(Method::POST, "mlflow/registered-models/create")?;
-        self.project.client.json(make.body(body)).await?;
-        self.account.sent(Kind::Models, 1);
-        Ok(())
-    }
-
-    /// The tags of those versions that a sync has registered.
-    async fn registered_versions(&self, model: &RegisteredModel) -> Result<HashSet<String>> {
-        let quote = if model.name.contains('\'') { '"' } else { '\'' };
-        let prompt = model.tags.iter().any(|(key, value)| key == IS_PROMPT && value == "true");
-        let more = if prompt { format!(" and tags.`{IS_PROMPT}` = 'true'") } else { String::new() };
-        let filter = format!("name = {quote}{}{quote}{more}", model.name);
-        let (mut found, mut token) = (HashSet::new(), None::<String>);
-        loop {
-            let call = self.project.mlflow(Method::GET, "mlflow/model-versions/search")?;
-            let call = call
-                .query("filter", Some(&filter))
-                .query("max_results", Some("1000"))
-                .query("page_token", token.as_deref());
-            let page = self.project.client.json(call).await?;
-            let versions = page["model_versions"].as_array().into_iter().flatten();
-            for tag in versions.flat_map(|one| one["tags"].as_array().into_iter().flatten()) {
-                if tag["key"] == SYNCED {
-                    found.extend(tag["value"].as_str().map(str::to_owned));
+        let mut whole = true;
+        for one in reply["versions"].as_array().into_iter().flatten() {
+            let number = &one["version"];
+            match one["outcome"].as_str() {
+                Some("registered") => self.account.sent(Kind::Versions, 1),
+                Some("refused") => {
+                    whole = false;
+                    let here = model.versions.iter().find(|version| *number == version.version);
+                    let lost = here.filter(|version| self.place(version).is_empty());
+                    let why = match lost {
+                        Some(version) => {
+                            format!("its files at {} are those of no run", version.source)
+                        }
+                        None => one["why"].as_str().unwrap_or_default().to_owned(),
+                    };
+                    self.account
+                        .refused(format!("version {number} of {name} was not registered: {why}"));
                 }
-            }
-            token = page["next_page_token"].as_str().filter(|t| !t.is_empty()).map(str::to_owned);
-            if token.is_none() {
-                return Ok(found);
+                _ => {}
             }
         }
+        whole
     }
 
-    fn tag_of(&self, version: &Version) -> String {
-        format!("{} {}", self.name, version.version)
-    }
-
-    /// Tells whether there was something to register.
-    async fn register_version(
-        &mut self,
-        model: &RegisteredModel,
-        version: &Version,
-    ) -> Result<bool> {
-        let mut body = json!({
-            "name": model.name,
-            "description": version.description.clone().unwrap_or_default(),
-            "tags": tags(&version.tags, Some(&self.tag_of(version))),
+    fn version(&self, version: &Version) -> Value {
+        json!({
+            "version": version.version,
+            "description": version.description.as_deref().unwrap_or_default(),
+            "tags": version.tags,
             "run_link": version.run_link,
-        });
-        let run = version.run_id.as_deref().filter(|run| !run.is_empty());
-        if let Some(run) = run {
-            body["run_id"] = run.into();
+            "run_id": version.run_id.as_deref().filter(|run| !run.is_empty()),
+            "model_id": version.logged_model,
+            "source": self.place(version),
+        })
+    }
+
+    /// Where its files are on the server; nothing if they did not come.
+    fn place(&self, version: &Version) -> String {
+        if let Some(id) = &version.logged_model {
+            return format!("models:/{id}");
         }
         let moved = self.moved(&version.location).or_else(|| self.moved(&version.source));
-        let moved = moved.or_else(|| self.moved_run(&version.source));
+        if let Some(moved) = moved.or_else(|| self.moved_run(&version.source)) {
+            return moved;
+        }
         let local = falaj_moving::artifact::local_path(&version.source).is_some();
-        body["source"] = match (&version.logged_model, moved) {
-            (Some(id), _) => {
-                body["model_id"] = id.as_str().into();
-                format!("models:/{id}").into()
-            }
-            (None, Some(moved)) => moved.into(),
-            (None, None) if local && version.source.contains('/') => {
-                self.account.note(format!(
-                    "version {} of {} was not registered: its files at {} are those of no run",
-                    version.version, model.name, version.source
-                ));
-                return Ok(false);
-            }
-            (None, None) => version.source.as_str().into(),
-        };
-        let call = self.project.mlflow(Method::POST, "mlflow/model-versions/create")?;
-        self.project.client.json(call.body(body)).await?;
-        Ok(true)
+        if local && version.source.contains('/') {
+            return String::new();
+        }
+        version.source.clone()
     }
-}
-
-fn tags(pairs: &[(String, String)], synced: Option<&str>) -> Vec<Value> {
-    let synced = synced.map(|value| json!({ "key": SYNCED, "value": value }));
-    let all = pairs.iter().map(|(key, value)| json!({ "key": key, "value": value }));
-    all.chain(synced).collect()
 }

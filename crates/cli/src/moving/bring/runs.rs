@@ -6,11 +6,12 @@ use falaj_moving::digest;
 use falaj_moving::record::{Experiment, Run, Series, Stage};
 use futures::{StreamExt, TryStreamExt, stream};
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::deliver::Delivered;
 use super::files::Found;
-use super::{Bring, at_least, mark_of};
-use crate::exit::Result;
+use super::{Bring, has_all, mark_of};
+use crate::exit::{Exit, Result};
 use crate::moving::{Kind, Way};
 
 /// How many runs are looked at together.
@@ -18,12 +19,40 @@ const RUNS: usize = 100;
 /// About how many points and bytes of other things go into one request.
 const POINTS: usize = 50_000;
 const BYTES: usize = 1 << 20;
+/// How many points are gathered before they are sent.
+const GATHERED: usize = 10 * POINTS;
 
 /// A run, what it looks like in the store, and its files.
 struct Read {
     run: Run,
     mark: String,
     files: Option<Found>,
+}
+
+/// Some runs, what the server should say of them, and what it lacks.
+#[derive(Default)]
+struct Part<'a> {
+    runs: Vec<&'a Run>,
+    sent: Vec<Expected>,
+    missing: Vec<Series>,
+    points: usize,
+}
+
+impl<'a> Part<'a> {
+    fn add(&mut self, run: &'a Run, expected: Expected, missing: Vec<Series>) {
+        self.runs.push(run);
+        self.sent.push(expected);
+        self.points += missing.iter().map(|one| one.points.len()).sum::<usize>();
+        self.missing.extend(missing);
+    }
+}
+
+/// What became of runs that are not as in the store.
+#[derive(Default)]
+struct Fate {
+    /// The server did not take them, or not their points.
+    left_out: HashSet<String>,
+    differing: HashSet<String>,
 }
 
 impl Bring<'_> {
@@ -90,7 +119,7 @@ impl Bring<'_> {
     async fn some_runs(&mut self, experiment: &str, all: Vec<Read>) -> Result<()> {
         let ids: Vec<&str> = all.iter().map(|one| one.run.id.as_str()).collect();
         let mut here = self.project.check(&ids, &[]).await?;
-        let (mut missing, mut sent) = (Vec::new(), Vec::new());
+        let (mut part, mut fate) = (Part::default(), Fate::default());
         for Read { run, .. } in &all {
             let series = self.source.series(experiment, &run.id).await?;
             let points = series.iter().map(|one| one.points.len()).sum();
@@ -100,40 +129,53 @@ impl Bring<'_> {
             if there.as_ref().is_some_and(|there| expected.is(there)) {
                 continue;
             }
-            missing.extend(lacking(series, there.as_ref()));
-            sent.push(expected);
+            part.add(run, expected, lacking(series, there.as_ref()));
+            if part.points >= GATHERED {
+                self.send_part(std::mem::take(&mut part), &mut fate).await?;
+            }
         }
-        self.account.sent(Kind::Points, missing.iter().map(|one| one.points.len()).sum());
-        let mut differing = HashSet::new();
-        if !self.dry_run {
-            let runs: Vec<&Run> = all.iter().map(|one| &one.run).collect();
-            self.send_runs(&runs, &sent).await?;
-            self.send_points(missing).await?;
-            differing = self.verify(&runs, &sent).await?;
-        }
+        self.send_part(part, &mut fate).await?;
         let mut marks = Vec::new();
         for Read { run, mark, files } in all {
+            if fate.left_out.contains(&run.id) {
+                continue;
+            }
             let complete = match files {
                 Some(files) => self.copy_files(files, &folder(&run)).await?,
                 None => true,
             };
             // What is not there as it should be is looked at again the next time.
-            if complete && !differing.contains(&run.id) {
+            if complete && !fate.differing.contains(&run.id) {
                 marks.push((run.id, mark));
             }
         }
         self.settle("runs", marks).await
     }
 
-    async fn send_runs(&mut self, runs: &[&Run], missing: &[Expected]) -> Result<()> {
-        let wanted = runs.iter().filter(|run| missing.iter().any(|one| one.id == run.id));
+    /// Sends some runs with what is missing of their points, and looks at them.
+    async fn send_part(&mut self, part: Part<'_>, fate: &mut Fate) -> Result<()> {
+        if self.dry_run {
+            self.account.sent(Kind::Points, part.points);
+            return Ok(());
+        }
+        let Part { mut runs, mut sent, mut missing, .. } = part;
+        let refused = self.send_runs(&runs).await?;
+        // Nothing can point at them either.
+        self.left_out.extend(refused.iter().cloned());
+        missing.retain(|one| !refused.contains(&one.run));
+        let unwritten = self.send_points(missing).await?;
+        runs.retain(|run| !refused.contains(&run.id));
+        sent.retain(|one| !refused.contains(&one.id) && !unwritten.contains(&one.id));
+        fate.differing.extend(self.verify(&runs, &sent).await?);
+        fate.left_out.extend(refused.into_iter().chain(unwritten));
+        Ok(())
+    }
+
+    /// Tells which did not come.
+    async fn send_runs(&mut self, runs: &[&Run]) -> Result<HashSet<String>> {
         let mut batches: Vec<Vec<&Run>> = Vec::new();
         let mut room = 0;
-        for run in wanted {
-            self.account.sent(Kind::Runs, 1);
-            self.account.sent(Kind::Params, run.params.len());
-            self.account.sent(Kind::Tags, run.tags.len());
-            self.account.sent(Kind::Datasets, run.datasets.len());
+        for run in runs {
             let size = size_of(run);
             match batches.last_mut() {
                 Some(batch) if size <= room => batch.push(run),
@@ -144,22 +186,38 @@ impl Bring<'_> {
             }
             room = room.saturating_sub(size);
         }
+        let mut left_out = HashSet::new();
         for batch in batches {
-            self.send("runs", json!({ "runs": batch })).await?;
+            let done = self.deliver(("runs", "runs"), &batch, |run| run.id.clone()).await?;
+            let without = self.account_for("run", done);
+            for run in batch.iter().filter(|run| !without.contains(&run.id)) {
+                self.account.sent(Kind::Runs, 1);
+                self.account.sent(Kind::Params, run.params.len());
+                self.account.sent(Kind::Tags, run.tags.len());
+                self.account.sent(Kind::Datasets, run.datasets.len());
+            }
+            left_out.extend(without);
         }
-        Ok(())
+        Ok(left_out)
     }
 
-    async fn send_points(&mut self, all: Vec<Series>) -> Result<()> {
-        let batches = batches(all);
+    /// Tells to which runs nothing could be added.
+    async fn send_points(&mut self, all: Vec<Series>) -> Result<HashSet<String>> {
+        let counts: Vec<(String, usize)> =
+            all.iter().map(|one| (one.run.clone(), one.points.len())).collect();
         let this = &*self;
-        stream::iter(batches)
-            .map(|batch| async move {
-                this.send("points", json!({ "series": batch })).await.map(drop)
-            })
+        let done: Vec<Delivered> = stream::iter(batches(all))
+            .map(|batch| this.deliver_points(batch))
             .buffer_unordered(self.concurrency)
-            .try_collect::<()>()
-            .await
+            .try_collect()
+            .await?;
+        let mut left_out = HashSet::new();
+        for one in done {
+            left_out.extend(self.account_for("points of the run", one));
+        }
+        let sent = counts.iter().filter(|(run, _)| !left_out.contains(run));
+        self.account.sent(Kind::Points, sent.map(|(_, count)| count).sum());
+        Ok(left_out)
     }
 
     /// Looks at what was sent, and tells which runs are not as they should be.
@@ -192,7 +250,7 @@ impl Bring<'_> {
 
     /// Whether the server holds everything that the store does: others may have added to it there.
     async fn holds(
-        &self,
+        &mut self,
         runs: &[&Run],
         sent: &Expected,
         what: &str,
@@ -209,16 +267,18 @@ impl Bring<'_> {
             ("stage", _) => Ok(true),
             ("params" | "tags", Some(run)) => {
                 let call = self.project.mlflow(Method::GET, "mlflow/runs/get")?;
-                let found = self.project.client.json(call.query("run_id", Some(&sent.id))).await?;
-                let there = found["run"]["data"][what].as_array();
-                let has = |(key, value): &(String, String)| {
-                    let is = |pair: &Value| pair["key"] == **key && pair["value"] == **value;
-                    there.is_some_and(|there| there.iter().any(is))
+                let found = self.project.client.json(call.query("run_id", Some(&sent.id))).await;
+                // Deleted for good meanwhile.
+                let found = match found {
+                    Err(gone) if gone.exit() == Exit::NotFound => return Ok(false),
+                    found => found?,
                 };
                 let wanted = if what == "params" { &run.params } else { &run.tags };
-                Ok(wanted.iter().all(has))
+                Ok(has_all(&found["run"]["data"][what], wanted))
             }
-            ("points" | "datasets", _) => Ok(at_least(ours, theirs)),
+            ("points" | "datasets", _) => {
+                Ok(self.has_more(&format!("{what} of run {}", sent.id), ours, theirs))
+            }
             _ => Ok(false),
         }
     }

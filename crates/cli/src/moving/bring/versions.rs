@@ -25,7 +25,14 @@ impl Bring<'_> {
                 let version = model.versions[at].clone();
                 model.versions[at] = self.rehome(&model.name, version).await?;
             }
-            self.send_model(&model).await?;
+            match self.send_model(&model).await {
+                // It is being signed or changed, and comes the next time.
+                Err(failure) if failure.is_passing() && failure.is_refusal() => {
+                    let (name, why) = (&model.name, failure.message());
+                    self.account.refused(format!("the registered model {name}: {why}"));
+                }
+                sent => sent?,
+            }
         }
         Ok(())
     }
@@ -70,7 +77,7 @@ impl Bring<'_> {
                 model.aliases.retain(|(other, _)| other != alias);
                 let now = instead.and_then(|number| number.parse().ok());
                 model.aliases.extend(now.map(|number| (alias.to_owned(), number)));
-                self.account.note(format!(
+                self.account.refused(format!(
                     "the alias {alias} of {name} was not set to version {number}: {why}"
                 ));
             } else if let Some(stage) = one["stage"].as_str() {
@@ -78,7 +85,7 @@ impl Bring<'_> {
                     instead.unwrap_or("None").clone_into(&mut version.stage);
                 }
                 self.account
-                    .note(format!("version {number} of {name} was not moved to {stage}: {why}"));
+                    .refused(format!("version {number} of {name} was not moved to {stage}: {why}"));
             }
         }
     }
