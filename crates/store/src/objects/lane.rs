@@ -11,7 +11,7 @@ use super::INLINE;
 
 /// How many batches may wait: enough that the work goes on while the next one arrives, few enough
 /// that a transfer stays small in memory.
-const WAITING: usize = 2;
+const WAITING: usize = 4;
 
 /// What is done with the bytes; it may block.
 pub(super) trait Work: Send + 'static {

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 /// How much is written before the disk is told to begin: at the end there is little left to wait
 /// for, and the disk works while the processor does.
-const SYNC_EVERY: usize = 32 << 20;
+const SYNC_EVERY: usize = 16 << 20;
 
 /// A file that is not there yet. Dropped before [`StagedFile::publish`], it leaves nothing.
 #[derive(Debug)]
