@@ -1,0 +1,13 @@
+//! One binary of tests over the whole crate.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "small numbers"
+)]
+
+mod fixtures;
+mod golden;
+mod hostile;
+mod models;
