@@ -275,6 +275,9 @@ fn values_that_grow_without_end_are_refused_at_run_time() {
     }
 }
 
+/// What is wrong, the inputs, and what the refusal says of them.
+type Case = (&'static str, Vec<(String, Tensor)>, &'static [&'static str]);
+
 #[test]
 fn inputs_that_do_not_fit_are_refused_by_name() {
     let model = ModelFile::read(bytes(identity()), &Limits::default()).unwrap();
@@ -284,7 +287,7 @@ fn inputs_that_do_not_fit_are_refused_by_name() {
     let double = Tensor::of([3, 2], vec![0.0_f64; 6]).unwrap();
     let wide = Tensor::of([2, 3], vec![0.0_f32; 6]).unwrap();
     let flat = Tensor::of([6], vec![0.0_f32; 6]).unwrap();
-    let cases: &[(&str, Vec<(String, Tensor)>, &[&str])] = &[
+    let cases: &[Case] = &[
         ("nothing", vec![], &["an input \\\"x\\\" of FP32 [-1, 2]"]),
         ("another name", vec![("z".to_owned(), good.clone())], &["\"z\"", "allowed: x"]),
         ("twice", vec![x(&good), x(&good)], &["\"x\"", "each input once"]),
