@@ -1,8 +1,8 @@
 //! Products of matrices.
 //!
-//! The inner loop runs along a row of the right matrix and of the result, which the compiler turns
-//! into vector instructions. A row of the result depends on its row of the left matrix alone and is
-//! summed in the same order whatever the batch.
+//! Four rows at a time are multiplied in tiles whose sums stay in registers; what rows are left
+//! run along the right matrix. Either way an element is summed in the order of the inner dimension,
+//! so a row's result is the same to the last bit whatever the batch.
 
 use std::ops::{AddAssign, Mul};
 
@@ -13,8 +13,12 @@ use crate::kernels::attributes::{Node, input, optional};
 use crate::kernels::shape::{broadcast, fitting_bytes, places, stretched, strides};
 use crate::tensor::{Data, Element, Tensor};
 
-/// Adds `left [n, inner] · right [inner, columns]` to `into`.
-pub(in crate::kernels) fn multiply<T: Copy + Mul<Output = T> + AddAssign>(
+/// Rows and columns of a tile: eight registers of four singles.
+const ROWS: usize = 4;
+const COLUMNS: usize = 8;
+
+/// Fills `into`, which is zero, with `left [n, inner] · right [inner, columns]`.
+fn multiply<T: Copy + Default + Mul<Output = T> + AddAssign>(
     left: &[T],
     right: &[T],
     inner: usize,
@@ -24,12 +28,46 @@ pub(in crate::kernels) fn multiply<T: Copy + Mul<Output = T> + AddAssign>(
     if columns == 0 || inner == 0 {
         return;
     }
-    for (row, sums) in left.chunks_exact(inner).zip(into.chunks_exact_mut(columns)) {
-        for (&factor, line) in row.iter().zip(right.chunks_exact(columns)) {
+    let blocks = left.chunks(ROWS * inner).zip(into.chunks_mut(ROWS * columns));
+    for (rows, sums) in blocks {
+        let tiled = if rows.len() == ROWS * inner { columns / COLUMNS * COLUMNS } else { 0 };
+        for first in (0..tiled).step_by(COLUMNS) {
+            tile(rows, right, inner, columns, first, sums);
+        }
+        for (row, sums) in rows.chunks_exact(inner).zip(sums.chunks_exact_mut(columns)) {
+            let sums = &mut sums[tiled..];
+            for (&factor, line) in row.iter().zip(right.chunks_exact(columns)) {
+                for (sum, &element) in sums.iter_mut().zip(&line[tiled..]) {
+                    *sum += factor * element;
+                }
+            }
+        }
+    }
+}
+
+/// One tile of the result.
+#[inline]
+fn tile<T: Copy + Default + Mul<Output = T> + AddAssign>(
+    rows: &[T],
+    right: &[T],
+    inner: usize,
+    columns: usize,
+    first: usize,
+    into: &mut [T],
+) {
+    let mut sums = [[T::default(); COLUMNS]; ROWS];
+    let lanes: [&[T]; ROWS] = std::array::from_fn(|row| &rows[row * inner..][..inner]);
+    for (place, line) in right.chunks_exact(columns).enumerate().take(inner) {
+        let Some(line) = line[first..].first_chunk::<COLUMNS>() else { return };
+        for (sums, row) in sums.iter_mut().zip(lanes) {
+            let factor = row[place];
             for (sum, &element) in sums.iter_mut().zip(line) {
                 *sum += factor * element;
             }
         }
+    }
+    for (row, sums) in sums.iter().enumerate() {
+        into[row * columns + first..][..COLUMNS].copy_from_slice(sums);
     }
 }
 

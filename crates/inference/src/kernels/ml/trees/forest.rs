@@ -17,7 +17,7 @@ use std::hint::select_unpredictable;
 use falaj_base::{Error, Result};
 
 use super::super::post::Real;
-use super::draft::{Draft, Mode, Split, To};
+use super::draft::{Draft, Leaf, Mode, Split, To};
 use super::score::{Aggregate, Sums};
 
 /// Walks that go side by side.
@@ -41,8 +41,7 @@ pub(super) struct Leaves {
     pub aggregate: Aggregate,
 }
 
-/// A split, or a leaf: then both links lead to itself and, if there is one target, the value is
-/// what it gives.
+/// A split, or a leaf: then both links lead to itself and the value is the first weight it gives.
 #[derive(Clone, Copy, Debug)]
 struct TreeNode<T> {
     value: T,
@@ -52,13 +51,27 @@ struct TreeNode<T> {
     no: u32,
 }
 
+/// Where a tree begins, and how many steps it is to its nearest leaf and to its farthest.
+#[derive(Clone, Copy, Debug)]
+struct Tree {
+    root: u32,
+    shallow: u32,
+    deep: u32,
+}
+
 #[derive(Debug)]
 pub(super) struct Forest<T> {
     nodes: Vec<TreeNode<T>>,
-    roots: Vec<u32>,
-    /// What all splits ask, if they all ask the same: the walk is then made for it.
+    trees: Vec<Tree>,
+    /// What all splits ask of a value that is there, if they all ask the same: the walk is then
+    /// made for it.
     asks: Asks,
-    /// For several targets: which weights belong to a node, and the weights.
+    /// Whether any split says where a missing value goes.
+    tracks_missing: bool,
+    /// The target that every leaf gives one weight to, if there is one such; the weight is then the
+    /// leaf's value.
+    only: Option<usize>,
+    /// Otherwise: which weights belong to a node, and the weights.
     spans: Vec<(u32, u32)>,
     weights: Vec<(u32, T)>,
     /// The features that rows must have.
@@ -114,8 +127,10 @@ impl<T: Real> Forest<T> {
     pub(super) fn grow(draft: &Draft) -> Result<Self> {
         let mut forest = Self {
             nodes: Vec::with_capacity(draft.splits.len() + draft.leaves.len()),
-            roots: Vec::with_capacity(draft.roots.len()),
+            trees: Vec::with_capacity(draft.roots.len()),
             asks: Asks::Anything,
+            tracks_missing: draft.splits.iter().any(|split| asks(split) & MISSING != 0),
+            only: only_target(draft),
             spans: Vec::new(),
             weights: Vec::new(),
             width: 1,
@@ -123,8 +138,8 @@ impl<T: Real> Forest<T> {
         };
         let mut placed = vec![None; draft.splits.len()];
         for &root in &draft.roots {
-            let root = forest.grow_tree(draft, root, &mut placed)?;
-            forest.roots.push(root);
+            let tree = forest.grow_tree(draft, root, &mut placed)?;
+            forest.trees.push(tree);
         }
         forest.asks = forest.common();
         Ok(forest)
@@ -132,26 +147,40 @@ impl<T: Real> Forest<T> {
 
     /// One tree. A set's chain leads to one subtree from several splits, so a split that was
     /// placed is linked to, not placed again.
-    fn grow_tree(&mut self, draft: &Draft, root: To, placed: &mut [Option<u32>]) -> Result<u32> {
-        let first = self.place(draft, root, placed)?;
-        let mut pending = VecDeque::from([(root, first)]);
-        while let Some((to, at)) = pending.pop_front() {
-            let To::Split(split) = to else { continue };
-            let Split { yes, no, .. } = draft.splits[split];
-            let mut link = |to: To| match to {
-                To::Split(split) if placed[split].is_some() => Ok(placed[split].unwrap_or(at)),
-                _ => {
-                    let at = self.place(draft, to, placed)?;
-                    pending.push_back((to, at));
-                    Ok::<u32, Error>(at)
-                }
+    fn grow_tree(&mut self, draft: &Draft, root: To, placed: &mut [Option<u32>]) -> Result<Tree> {
+        let first = self.nodes.len();
+        let root_at = self.place(draft, root, placed)?;
+        let mut tree = Tree { root: root_at, shallow: u32::MAX, deep: 0 };
+        let mut pending = VecDeque::from([(root, root_at, 0)]);
+        let mut shared = false;
+        while let Some((to, at, depth)) = pending.pop_front() {
+            tree.deep = depth;
+            let To::Split(split) = to else {
+                tree.shallow = tree.shallow.min(depth);
+                continue;
             };
+            let mut link = |to: To| {
+                if let To::Split(split) = to
+                    && let Some(at) = placed[split]
+                {
+                    shared = true;
+                    return Ok(at);
+                }
+                let at = self.place(draft, to, placed)?;
+                pending.push_back((to, at, depth + 1));
+                Ok::<u32, Error>(at)
+            };
+            let Split { yes, no, mode, .. } = draft.splits[split];
             let (yes, no) = (link(yes)?, link(no)?);
-            let (yes, no) = if turned(draft.splits[split].mode) { (no, yes) } else { (yes, no) };
+            let (yes, no) = if turned(mode) { (no, yes) } else { (yes, no) };
             let node = &mut self.nodes[at as usize];
             (node.yes, node.no) = (yes, no);
         }
-        Ok(first)
+        if shared {
+            // There are longer ways than the shortest; none has more steps than there are nodes.
+            tree.deep = u32::try_from(self.nodes.len() - first).map_err(Error::internal)?;
+        }
+        Ok(tree)
     }
 
     /// Puts a node at the end, its links still open.
@@ -186,7 +215,7 @@ impl<T: Real> Forest<T> {
 
     /// Notes the weights of the node just placed, if one value is not enough for them.
     fn carry(&mut self, leaf: &[(u32, f64)]) -> Result<()> {
-        if self.leaves.targets > 1 {
+        if self.only.is_none() {
             let start = u32::try_from(self.weights.len()).map_err(Error::internal)?;
             self.weights
                 .extend(leaf.iter().map(|&(target, weight)| (target, T::from_double(weight))));
@@ -198,13 +227,13 @@ impl<T: Real> Forest<T> {
 
     fn common(&self) -> Asks {
         let splits = self.nodes.iter().enumerate().filter(|(at, node)| node.yes as usize != *at);
-        let mut kinds = splits.map(|(_, node)| node.asks & !FEATURE);
+        let mut kinds = splits.map(|(_, node)| node.asks & (BELOW | EQUAL));
         let first = kinds.next().unwrap_or(BELOW | EQUAL);
         match first {
             _ if kinds.any(|kind| kind != first) => Asks::Anything,
-            kind if kind == BELOW | EQUAL => Asks::AtMost,
+            EQUAL => Asks::Anything,
             BELOW => Asks::Below,
-            _ => Asks::Anything,
+            _ => Asks::AtMost,
         }
     }
 
@@ -215,7 +244,12 @@ impl<T: Real> Forest<T> {
             return Err(Error::invalid("shape", format!("[{rows}, {columns}]"), allowed));
         }
         let mut sums = Sums::new(rows, self.leaves);
+        // Most models say where a missing value goes, and most rows miss none: one look at the
+        // table saves a question at every split.
+        #[allow(clippy::eq_op, reason = "only what is missing differs from itself")]
+        let missing = self.tracks_missing && table.iter().any(|&x| x != x);
         match self.asks {
+            _ if missing => self.walk_as::<Anything>(table, columns, &mut sums),
             Asks::AtMost => self.walk_as::<AtMost>(table, columns, &mut sums),
             Asks::Below => self.walk_as::<Below>(table, columns, &mut sums),
             Asks::Anything => self.walk_as::<Anything>(table, columns, &mut sums),
@@ -224,69 +258,99 @@ impl<T: Real> Forest<T> {
     }
 
     fn walk_as<A: Test>(&self, table: &[T], columns: usize, sums: &mut Sums<T>) {
-        let mut first = 0;
-        for part in table.chunks(ROWS_AT_A_TIME * columns) {
-            let rows = part.chunks_exact(columns);
-            let (blocks, alone) = (rows.len() / LANES, rows.len() % LANES);
-            for &root in &self.roots {
-                for block in 0..blocks {
-                    let row = |lane: usize| {
-                        let row = block * LANES + lane;
-                        &part[row * columns..(row + 1) * columns]
-                    };
-                    let reached = self.descend::<A>([root; LANES], std::array::from_fn(row));
-                    for (lane, leaf) in reached.into_iter().enumerate() {
-                        self.give(leaf, first + block * LANES + lane, sums);
+        let rows = sums.rows;
+        for first in (0..rows).step_by(ROWS_AT_A_TIME) {
+            let last = rows.min(first + ROWS_AT_A_TIME);
+            let blocks = first + (last - first) / LANES * LANES;
+            for &tree in &self.trees {
+                for row in (first..blocks).step_by(LANES) {
+                    let starts = std::array::from_fn(|lane| (row + lane) * columns);
+                    let leaves = self.descend::<A>(tree, [tree.root; LANES], table, starts);
+                    for (lane, leaf) in leaves.into_iter().enumerate() {
+                        self.give(leaf, row + lane, sums);
                     }
                 }
             }
-            for (row, features) in rows.enumerate().skip(blocks * LANES) {
-                self.walk_alone::<A>(features, first + row, sums);
+            for row in blocks..last {
+                self.walk_alone::<A>(&table[row * columns..][..columns], row, sums);
             }
-            first += blocks * LANES + alone;
         }
     }
 
     /// One row through all trees, several trees at a time.
     fn walk_alone<A: Test>(&self, features: &[T], row: usize, sums: &mut Sums<T>) {
-        for trees in self.roots.chunks(LANES) {
+        for trees in self.trees.chunks(LANES) {
             // Where trees run out, the last one is walked again and its answer left alone.
-            let root = |lane: usize| trees[lane.min(trees.len() - 1)];
-            let reached = self.descend::<A>(std::array::from_fn(root), [features; LANES]);
-            for &leaf in &reached[..trees.len()] {
+            let root = |lane: usize| trees[lane.min(trees.len() - 1)].root;
+            let all = Tree {
+                root: 0,
+                shallow: trees.iter().map(|tree| tree.shallow).min().unwrap_or(0),
+                deep: trees.iter().map(|tree| tree.deep).max().unwrap_or(0),
+            };
+            let roots = std::array::from_fn(root);
+            let leaves = self.descend::<A>(all, roots, features, [0; LANES]);
+            for &leaf in &leaves[..trees.len()] {
                 self.give(leaf, row, sums);
             }
         }
     }
 
-    /// From these nodes down to leaves, each lane with its own row.
+    /// From these nodes down to leaves; each lane has its row, which starts somewhere in the table.
     #[inline]
-    fn descend<A: Test>(&self, mut at: [u32; LANES], rows: [&[T]; LANES]) -> [u32; LANES] {
-        loop {
-            let mut moved = 0;
-            for lane in 0..LANES {
-                let node = &self.nodes[at[lane] as usize];
-                let x = rows[lane][(node.asks & FEATURE) as usize];
-                let next = select_unpredictable(A::yes(node, x), node.yes, node.no);
-                moved |= next ^ at[lane];
-                at[lane] = next;
-            }
-            if moved == 0 {
-                return at;
+    fn descend<A: Test>(
+        &self,
+        tree: Tree,
+        mut at: [u32; LANES],
+        table: &[T],
+        starts: [usize; LANES],
+    ) -> [u32; LANES] {
+        // Before the shallowest leaf nobody can have arrived, so nobody asks.
+        for _ in 0..tree.shallow {
+            self.step::<A>(&mut at, table, &starts);
+        }
+        for _ in tree.shallow..tree.deep {
+            if !self.step::<A>(&mut at, table, &starts) {
+                break;
             }
         }
+        at
+    }
+
+    /// One step down in every lane; whether any lane has moved.
+    #[inline]
+    fn step<A: Test>(&self, at: &mut [u32; LANES], table: &[T], starts: &[usize; LANES]) -> bool {
+        let mut moved = 0;
+        for (at, start) in at.iter_mut().zip(starts) {
+            let node = &self.nodes[*at as usize];
+            let x = table[start + (node.asks & FEATURE) as usize];
+            let next = select_unpredictable(A::yes(node, x), node.yes, node.no);
+            moved |= next ^ *at;
+            *at = next;
+        }
+        moved != 0
     }
 
     #[inline]
     fn give(&self, leaf: u32, row: usize, sums: &mut Sums<T>) {
-        if self.leaves.targets == 1 {
-            sums.add(row, self.nodes[leaf as usize].value);
+        if let Some(target) = self.only {
+            sums.add(row * self.leaves.targets + target, self.nodes[leaf as usize].value);
         } else {
             let (start, end) = self.spans[leaf as usize];
             for &(target, weight) in &self.weights[start as usize..end as usize] {
                 sums.add(row * self.leaves.targets + target as usize, weight);
             }
         }
+    }
+}
+
+/// The only target that there is, or that leaves give to: of two classes often one.
+fn only_target(draft: &Draft) -> Option<usize> {
+    let first = draft.leaves.first()?.first()?.0;
+    let alike = |leaf: &Leaf| matches!(leaf[..], [(target, _)] if target == first);
+    if draft.shape.targets == 1 {
+        Some(0)
+    } else {
+        draft.leaves.iter().all(alike).then_some(first as usize)
     }
 }
 
@@ -320,8 +384,10 @@ impl Forest<f32> {
         };
         Forest {
             nodes: self.nodes.iter().map(wide).collect(),
-            roots: self.roots.clone(),
+            trees: self.trees.clone(),
             asks: self.asks,
+            tracks_missing: self.tracks_missing,
+            only: self.only,
             spans: self.spans.clone(),
             weights: self.weights.iter().map(|&(target, x)| (target, f64::from(x))).collect(),
             width: self.width,

@@ -156,3 +156,6 @@ pub(in crate::kernels) fn classifier(node: &Node<'_>) -> Result<Kernel> {
         Ok(vec![labels, Tensor::of([rows, classes], scores)?])
     }))
 }
+
+#[cfg(test)]
+mod tests;
