@@ -254,6 +254,11 @@ impl<T: Real> Forest<T> {
             Asks::Below => self.walk_as::<Below>(table, columns, &mut sums),
             Asks::Anything => self.walk_as::<Anything>(table, columns, &mut sums),
         }
+        if let Some(target) = self.only
+            && !self.trees.is_empty()
+        {
+            sums.mark(target);
+        }
         Ok(sums)
     }
 
@@ -332,6 +337,17 @@ impl<T: Real> Forest<T> {
 
     #[inline]
     fn give(&self, leaf: u32, row: usize, sums: &mut Sums<T>) {
+        match self.only {
+            Some(target) if self.leaves.aggregate.adds() => {
+                let place = row * self.leaves.targets + target;
+                sums.plus(place, self.nodes[leaf as usize].value);
+            }
+            _ => self.give_each(leaf, row, sums),
+        }
+    }
+
+    /// All that a leaf gives, whatever it is.
+    fn give_each(&self, leaf: u32, row: usize, sums: &mut Sums<T>) {
         if let Some(target) = self.only {
             sums.add(row * self.leaves.targets + target, self.nodes[leaf as usize].value);
         } else {

@@ -19,6 +19,13 @@ pub(super) enum Aggregate {
     Max,
 }
 
+impl Aggregate {
+    /// Whether weights are simply added up.
+    pub(super) fn adds(self) -> bool {
+        matches!(self, Self::Sum | Self::Average)
+    }
+}
+
 impl FromStr for Aggregate {
     type Err = ();
 
@@ -46,6 +53,20 @@ impl<T: Real> Sums<T> {
     pub(super) fn new(rows: usize, leaves: Leaves) -> Self {
         let all = rows * leaves.targets;
         Self { rows, leaves, scores: vec![T::default(); all], given: vec![false; all] }
+    }
+
+    /// Adds to a target that is marked as given to when all is added.
+    #[inline]
+    pub(super) fn plus(&mut self, place: usize, weight: T) {
+        let score = &mut self.scores[place];
+        *score = *score + weight;
+    }
+
+    /// Notes that every row was given something for a target.
+    pub(super) fn mark(&mut self, target: usize) {
+        for given in self.given.iter_mut().skip(target).step_by(self.leaves.targets) {
+            *given = true;
+        }
     }
 
     #[inline]
