@@ -14,6 +14,9 @@ use falaj_base::{Error, Result};
 /// How many dimensions a tensor may have.
 pub const MAX_RANK: usize = 16;
 
+/// How large the other dimensions of an empty tensor may be, multiplied.
+const MAX_EMPTY_SPAN: usize = 1 << 24;
+
 macro_rules! data_types {
     ($($kind:ident($element:ty) $name:literal, onnx $code:literal, $size:literal bytes;)*) => {
         /// The type of a tensor's elements.
@@ -285,9 +288,9 @@ pub fn count(shape: &[usize]) -> Result<usize> {
     // A zero makes the product zero wherever it stands, so overflow is looked for without it.
     let span = shape.iter().filter(|&&n| n != 0).try_fold(1_usize, |n, &next| n.checked_mul(next));
     match span {
-        Some(span) if span <= isize::MAX.unsigned_abs() / 32 => {
-            Ok(if shape.contains(&0) { 0 } else { span })
-        }
+        // Nothing in memory bounds an empty tensor, but loops run over its other dimensions.
+        Some(span) if shape.contains(&0) && span <= MAX_EMPTY_SPAN => Ok(0),
+        Some(span) if !shape.contains(&0) && span <= isize::MAX.unsigned_abs() / 32 => Ok(span),
         _ => refused("no more elements than memory can hold"),
     }
 }

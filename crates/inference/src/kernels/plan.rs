@@ -17,9 +17,9 @@ use crate::onnx::proto::NodeProto;
 use crate::onnx::{Metadata, ModelFile, plain, read_tensor, refused, shown};
 use crate::tensor::{DataType, Tensor};
 
-/// Steps over no more than this many elements of constants are done once, when the model is
-/// loaded. More could keep loading busy, and larger constants are weights, not shapes.
-const FOLDED_ELEMENTS: usize = 1 << 12;
+/// Steps from and to no more than these bytes of constants are done once, when the model is loaded.
+/// More could keep loading busy, and larger constants are weights, not shapes.
+const FOLDED_BYTES: usize = 1 << 15;
 
 pub(super) struct Plan {
     metadata: Metadata,
@@ -73,41 +73,47 @@ impl Plan {
         for (slot, tensor) in constants {
             plan.constants[slot] = Some(tensor);
         }
-        plan.fold();
+        plan.fold(model, &nodes);
         plan.mark_spent();
         Ok(plan)
     }
 
     /// Does what depends on small constants only, once.
-    fn fold(&mut self) {
+    fn fold(&mut self, model: &ModelFile, nodes: &[&NodeProto]) {
         let steps = std::mem::take(&mut self.steps);
-        for step in steps {
-            let inputs: Option<Vec<_>> = step
-                .inputs
-                .iter()
-                .map(|slot| match slot {
-                    Some(slot) => self.constants[*slot].as_ref().map(Some),
-                    None => Some(None),
-                })
-                .collect();
-            let small = |inputs: &Vec<Option<&Tensor>>| {
-                inputs.iter().flatten().map(|tensor| tensor.len()).sum::<usize>() <= FOLDED_ELEMENTS
+        for (step, node) in steps.into_iter().zip(nodes) {
+            let Some(values) = self.folded(model, node, &step) else {
+                self.steps.push(step);
+                continue;
             };
-            // What fails here fails again, and is told, when the model runs.
-            let done = inputs.filter(small).and_then(|inputs| (step.kernel)(&inputs).ok());
-            match done {
-                Some(values)
-                    if values.iter().map(Tensor::len).sum::<usize>() <= FOLDED_ELEMENTS =>
-                {
-                    for (slot, value) in step.outputs.iter().zip(values) {
-                        if let Some(slot) = slot {
-                            self.constants[*slot] = Some(value);
-                        }
-                    }
+            for (slot, value) in step.outputs.iter().zip(values) {
+                if let Some(slot) = slot {
+                    self.constants[*slot] = Some(value);
                 }
-                _ => self.steps.push(step),
             }
         }
+    }
+
+    /// What a step gives, if all it needs is there. What fails here fails again, and is told, when
+    /// the model runs.
+    fn folded(&self, model: &ModelFile, node: &NodeProto, step: &Step) -> Option<Vec<Tensor>> {
+        let constant = |slot: &Option<usize>| match slot {
+            Some(slot) => self.constants[*slot].as_ref().map(Some),
+            None => Some(None),
+        };
+        let inputs: Vec<Option<&Tensor>> =
+            step.inputs.iter().map(constant).collect::<Option<_>>()?;
+        let bytes: usize = inputs.iter().flatten().map(|tensor| tensor.bytes()).sum();
+        if bytes > FOLDED_BYTES {
+            return None;
+        }
+        let domain = plain(node.domain());
+        let version = model.opset(domain);
+        // Built again for little room: a few constants can ask for a gigabyte.
+        let thrifty = Node::new(node, version?, FOLDED_BYTES);
+        let values = find(domain, node.op_type(), version)?(&thrifty).ok()?(&inputs).ok()?;
+        let bytes: usize = values.iter().map(Tensor::bytes).sum();
+        (bytes <= FOLDED_BYTES).then_some(values)
     }
 
     fn mark_spent(&mut self) {
@@ -134,15 +140,15 @@ impl Plan {
                 .map(|slot| slot.and_then(|slot| values[slot].as_deref()))
                 .collect();
             let results = (step.kernel)(&arguments).map_err(|error| in_step(&step.name, &error))?;
-            held += results.iter().map(Tensor::bytes).sum::<usize>();
+            for (slot, result) in step.outputs.iter().zip(results) {
+                if let Some(slot) = slot {
+                    held += result.bytes();
+                    values[*slot] = Some(Cow::Owned(result));
+                }
+            }
             if held > self.room {
                 let text = format!("at {} the values take over {} bytes", step.name, self.room);
                 return Err(Error::new(&code::TOO_LARGE, text));
-            }
-            for (slot, result) in step.outputs.iter().zip(results) {
-                if let Some(slot) = slot {
-                    values[*slot] = Some(Cow::Owned(result));
-                }
             }
             for &slot in &step.spent {
                 if let Some(Cow::Owned(value)) = values[slot].take() {

@@ -14,6 +14,8 @@ fn a_shape_must_fit_its_elements() {
         (&[usize::MAX, 2], 2, false),
         (&[usize::MAX, 0, usize::MAX], 0, false),
         (&[1 << 40, 1 << 40], 0, false),
+        (&[1 << 20, 0], 0, true),
+        (&[1 << 40, 0], 0, false),
         (&[1; MAX_RANK], 1, true),
         (&[1; MAX_RANK + 1], 1, false),
     ];

@@ -275,6 +275,35 @@ fn values_that_grow_without_end_are_refused_at_run_time() {
     }
 }
 
+#[test]
+fn constants_that_ask_for_gigabytes_do_not_keep_loading_busy() {
+    let shape = TensorProto {
+        data_type: Some(INT64),
+        int64_data: vec![1 << 27],
+        ..constant("shape", &[1], &[])
+    };
+    let bomb = |place: usize| node("", "ConstantOfShape", &["shape"], &[&format!("b{place}")]);
+    let mut nodes: Vec<_> = (0..2_000).map(bomb).collect();
+    nodes.push(node("", "Identity", &["x"], &["y"]));
+    let file = bytes(GraphProto { initializer: vec![shape], ..graph(nodes) });
+    let start = Instant::now();
+    let model = ModelFile::read(file, &Limits::default()).unwrap();
+    Kernels.load(&model).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+#[test]
+fn rows_times_targets_must_fit() {
+    let mut many = attribute("n_targets");
+    many.i = Some(60_000);
+    let limits = Limits { run_bytes: 1 << 20, ..Limits::default() };
+    let model = ModelFile::read(tree_model(many), &limits).unwrap();
+    let mut session = Kernels.load(&model).unwrap();
+    let rows = Tensor::of([100, 2], vec![0.0_f32; 200]).unwrap();
+    let error = run(&mut *session, &[("x".to_owned(), rows)], &[]).unwrap_err();
+    assert_eq!(error.code().id, "too-large", "{error}");
+}
+
 /// What is wrong, the inputs, and what the refusal says of them.
 type Case = (&'static str, Vec<(String, Tensor)>, &'static [&'static str]);
 

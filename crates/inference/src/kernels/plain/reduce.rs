@@ -4,7 +4,7 @@ use falaj_base::{Error, Result};
 
 use crate::kernels::Kernel;
 use crate::kernels::attributes::{Node, input, optional};
-use crate::kernels::shape::{axes, places, strides};
+use crate::kernels::shape::{axes, fitting, places, strides};
 use crate::tensor::{Data, Tensor};
 
 /// Which elements of the input go into each element of the output.
@@ -60,6 +60,7 @@ fn reducer(
     let keep = node.flag("keepdims", true);
     let nothing = node.flag("noop_with_empty_axes", false);
     let fixed = node.ints("axes").to_vec();
+    let room = node.room;
     Ok(Box::new(move |inputs| {
         let tensor = input(inputs, 0)?;
         let given = optional(inputs, 1).map(|axes| axes.expect::<i64>()).transpose()?;
@@ -71,6 +72,7 @@ fn reducer(
             given => axes(given, rank)?,
         };
         let groups = Groups::new(tensor.shape(), &reduced, keep);
+        fitting::<f64>(&groups.result, room)?;
         let data = reduce(tensor, &groups)?;
         Ok(vec![Tensor::new(groups.result, data)?])
     }))

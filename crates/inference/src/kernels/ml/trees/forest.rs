@@ -19,6 +19,7 @@ use falaj_base::{Error, Result};
 use super::super::post::Real;
 use super::draft::{Draft, Leaf, Mode, Split, To};
 use super::score::{Aggregate, Sums};
+use crate::kernels::shape::fitting_bytes;
 
 /// Walks that go side by side.
 const LANES: usize = 8;
@@ -39,6 +40,8 @@ pub(super) struct Leaves {
     pub targets: usize,
     /// How the trees' answers become one.
     pub aggregate: Aggregate,
+    /// The most bytes that the sums may take.
+    pub room: usize,
 }
 
 /// A split, or a leaf: then both links lead to itself and the value is the first weight it gives.
@@ -243,6 +246,7 @@ impl<T: Real> Forest<T> {
             let allowed = format!("at least {} features", self.width);
             return Err(Error::invalid("shape", format!("[{rows}, {columns}]"), allowed));
         }
+        fitting_bytes(&[rows, self.leaves.targets], size_of::<T>() + 1, self.leaves.room)?;
         let mut sums = Sums::new(rows, self.leaves);
         // Most models say where a missing value goes, and most rows miss none: one look at the
         // table saves a question at every split.

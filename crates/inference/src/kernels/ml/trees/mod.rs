@@ -15,7 +15,7 @@ use falaj_base::{Error, Result};
 use super::singles;
 use crate::kernels::Kernel;
 use crate::kernels::attributes::{Node, input};
-use crate::kernels::shape::{fitting, table};
+use crate::kernels::shape::table;
 use crate::tensor::{Data, Tensor};
 use draft::Draft;
 use forest::{Forest, Leaves};
@@ -66,6 +66,7 @@ pub(in crate::kernels) fn regressor(node: &Node<'_>) -> Result<Kernel> {
     let leaves = Leaves {
         targets: draft::targets(node, node.int("n_targets", 1))?,
         aggregate: node.word("aggregate_function", "SUM")?,
+        room: node.room,
     };
     let draft = Draft::listed(node, "target", leaves)?;
     let regress = Regress {
@@ -75,12 +76,10 @@ pub(in crate::kernels) fn regressor(node: &Node<'_>) -> Result<Kernel> {
         post: node.word("post_transform", "NONE")?,
     };
     let forest = Precision::of(&draft)?;
-    let room = node.room;
     Ok(Box::new(move |inputs| {
         let tensor = input(inputs, 0)?;
         let scores: Vec<f32> = walked!(&forest, tensor, sums => {
-            fitting::<f64>(&[sums.rows, leaves.targets], room)?;
-            Ok(regress.finish(sums))
+            Ok::<_, Error>(regress.finish(sums))
         })?;
         Ok(vec![Tensor::of([scores.len() / leaves.targets, leaves.targets], scores)?])
     }))
@@ -96,6 +95,7 @@ pub(in crate::kernels) fn ensemble(node: &Node<'_>) -> Result<Kernel> {
             1,
             &["AVERAGE", "SUM", "MIN", "MAX"],
         )?,
+        room: node.room,
     };
     // The specification has SOFTMAX for 1 and LOGISTIC for 2; ONNX Runtime, by which models are
     // tested before anybody serves them, has it the other way round.
@@ -135,6 +135,7 @@ pub(in crate::kernels) fn classifier(node: &Node<'_>) -> Result<Kernel> {
     let leaves = Leaves {
         targets: draft::targets(node, i64::try_from(classes).map_err(Error::internal)?)?,
         aggregate: score::Aggregate::Sum,
+        room: node.room,
     };
     let draft = Draft::listed(node, "class", leaves)?;
     let classify = Classify::new(node, &draft, classes, (!ints.is_empty()).then(|| ints.clone()))?;

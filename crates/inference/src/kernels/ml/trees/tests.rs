@@ -91,7 +91,7 @@ proptest! {
         holes in any::<bool>(),
         mut rng in any::<u64>().prop_perturb(|_, rng| rng),
     ) {
-        let shape = Leaves { targets: kind.targets, aggregate: Aggregate::Sum };
+        let shape = Leaves { targets: kind.targets, aggregate: Aggregate::Sum, room: 1 << 30 };
         let mut draft = Draft {
             splits: vec![], leaves: vec![], roots: vec![], base: vec![], double: false, shape,
         };
