@@ -62,7 +62,7 @@ test-e2e:
 test-mlflow:
 	@scripts/stage "stock MLflow client" $(CACHE)/mlflow-venv/bin/python -m pytest -q -W ignore \
 		tests/mlflow/test_stock_client.py tests/mlflow/test_stock_traces.py \
-		tests/mlflow/test_moving.py tests/mlflow/test_models.py --target sqlite --target postgres
+		tests/mlflow/test_moving.py tests/mlflow/test_sync.py tests/mlflow/test_models.py --target sqlite --target postgres
 
 crash-short:
 	@$(TEST_ENV) scripts/stage "crash, short" $(CARGO_TARGET_DIR)/debug/falaj-crash \

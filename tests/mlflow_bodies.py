@@ -13,6 +13,9 @@ INFO = {"trace_id": "tr-stage", "trace_location": HERE, "request_time": "2001-01
         "tags": {"tag": "v"}}
 GOOD = {"assessment_name": "good", "source": {"source_type": "HUMAN", "source_id": "ada"}, "feedback": {"value": True}}
 IMPORT = "/v1/tenants/{tenant}/projects/{project}/import"
+SYNC = "/v1/tenants/{tenant}/projects/{project}/sync"
+# A run that came from elsewhere.
+BROUGHT = "f123456789abcdef0123456789abcdef"
 
 BODIES = {
     f"post {API}/experiments/create": {"name": "fresh"},
@@ -97,25 +100,31 @@ BODIES = {
     f"delete {V3}/{{trace_id}}/assessments/{{assessment_id}}": {},
     "post /v1/traces": {"resourceSpans": [{"scopeSpans": [{"spans": [
         {"traceId": "0a" * 16, "spanId": "0b" * 8, "name": "work", "startTimeUnixNano": "1", "endTimeUnixNano": "2"}]}]}]},
-    f"post {IMPORT}/experiments": {"experiments": [
-        {"id": "77", "name": "brought", "created_at": 5, "updated_at": 6, "tags": [["k", "v"]]}]},
-    f"post {IMPORT}/runs": {"runs": [
-        {"id": "0123456789abcdef0123456789abcdef", "experiment": "{experiment}", "name": "brought", "status": "FINISHED",
-         "start_time": 1, "params": [["p", "1"]]}]},
-    f"post {IMPORT}/points": {"series": [{"run": "{run}", "key": "m", "points": "AAAA" * 8}]},
-    f"post {IMPORT}/logged-models": {"logged_models": [
-        {"id": "m-0123456789abcdef0123456789abcdef", "experiment": "{experiment}", "name": "brought", "status": 2,
-         "created_at": 1, "updated_at": 2, "outputs": [["{run}", 1]]}]},
     f"post {IMPORT}/models": {"models": [
         {"name": "brought", "created_at": 1, "updated_at": 2, "last_version": 1, "aliases": [["best", 1]], "versions": [
             {"version": 1, "stage": "None", "source": "s3://b/x", "location": "s3://b/x", "created_at": 1,
              "updated_at": 1}]}]},
-    f"post {IMPORT}/check": {"runs": ["{run}"], "logged_models": ["{model}"]},
+    f"post {IMPORT}/check": {"runs": ["{run}"], "logged_models": ["{model}"], "series": True},
     f"post {IMPORT}/files": {"folder": "{experiment}/{run}/artifacts"},
+    f"post {IMPORT}/marks": {"source": "old"},
+    f"post {SYNC}/settled": {"source": "old", "runs": [["{brought}", "1-a"]]},
     "post /api/2.0/mlflow-artifacts/mpu/create/{path}": {"path": "x.bin", "num_parts": 2},
     "post /api/2.0/mlflow-artifacts/mpu/complete/{path}": {"path": "x.bin", "upload_id": "x", "parts": []},
     "post /api/2.0/mlflow-artifacts/mpu/abort/{path}": {"path": "x.bin", "upload_id": "x"},
 }
+
+for number, way in enumerate((IMPORT, SYNC)):
+    BODIES |= {
+        f"post {way}/experiments": {"source": "old", "experiments": [
+            {"id": f"{77 + number}", "name": f"brought {number}", "created_at": 5, "updated_at": 6, "tags": [["k", "v"]]}]},
+        f"post {way}/runs": {"source": "old", "runs": [
+            {"id": f"{number}123456789abcdef0123456789abcdef", "experiment": "{experiment}", "name": "brought",
+             "status": "FINISHED", "start_time": 1, "params": [["p", "1"]]}]},
+        f"post {way}/points": {"source": "old", "series": [{"run": "{brought}", "key": "m", "points": "AAAA" * 8}]},
+        f"post {way}/logged-models": {"source": "old", "logged_models": [
+            {"id": f"m-{number}123456789abcdef0123456789abcdef", "experiment": "{experiment}", "name": "brought", "status": 2,
+             "created_at": 1, "updated_at": 2, "outputs": [["{run}", 1]]}]},
+    }
 
 # What else a request must say in its headers.
 HEADERS = {"post /v1/traces": {"x-mlflow-experiment-id": "{experiment}"}}
@@ -124,6 +133,7 @@ RAW = {
     f"post {OWN}/runs/{{run}}/log": b"bytes",
     f"post {API}/upload-artifact": b"bytes",
     f"put {IMPORT}/artifacts/{{path}}": b"bytes",
+    f"put {SYNC}/artifacts/{{path}}": b"bytes",
     "put /api/2.0/mlflow-artifacts/artifacts/{path}": b"bytes",
 }
 
@@ -150,6 +160,8 @@ QUERIES = {
     "get /get-artifact": RUN | {"path": "a.txt"},
     "get /model-versions/get-artifact": {"name": "{registered}", "version": "1", "path": "a.txt"},
     f"get {OWN}/gc": {"older_than_days": "1"},
+    f"put {IMPORT}/artifacts/{{path}}": {"source": "old"},
+    f"put {SYNC}/artifacts/{{path}}": {"source": "old"},
     f"post {OWN}/runs/{{run}}/log": {"offset": "0"},
     f"post {API}/upload-artifact": {"run_uuid": "{run}", "path": "up.txt"},
 }
@@ -182,6 +194,11 @@ def furnish(client):
     model = post("logged-models", {"experiment_id": experiment["experiment_id"], "name": "net"})
     id_ = experiment["experiment_id"]
     model_id = model["model"]["info"]["model_id"]
+    tenant, name = client.headers["x-falaj-project"].split("/")
+    brought = {"id": BROUGHT, "experiment": id_, "name": "brought", "status": "FINISHED", "start_time": 1}
+    answer = client.post(filled(f"{IMPORT}/runs", {"tenant": tenant, "project": name}),
+                         json={"source": "old", "runs": [brought]})
+    assert answer.status_code == 201, answer.text
     for path in ("notes/x.bin", f"{id_}/{run}/artifacts/a.txt", f"{id_}/models/{model_id}/artifacts/a.txt"):
         answer = client.put(f"/api/2.0/mlflow-artifacts/artifacts/{path}", data=b"bytes")
         assert answer.status_code == 200, answer.text
@@ -200,5 +217,5 @@ def furnish(client):
         "trace": "tr-stage", "trace_id": "tr-stage", "assessment_id": answer.json()["assessment"]["assessment_id"],
         "experiment": experiment["experiment_id"], "other_experiment": other["experiment_id"],
         "run": run, "other_run": other_run, "model": model["model"]["info"]["model_id"],
-        "registered": "thing",
+        "registered": "thing", "brought": BROUGHT,
     }

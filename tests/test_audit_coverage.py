@@ -135,7 +135,7 @@ def walk(client, openapi, ids):
 def is_question(path):
     """MLflow asks some questions by POST."""
     return path.rsplit("/", 1)[-1] in ("search", "search-datasets", "get-latest-versions", "batchGetInfos", "metrics",
-                                        "calculate-filter-correlation", "check", "files")
+                                        "calculate-filter-correlation", "check", "files", "marks")
 
 
 def test_every_refusal_is_on_record(stage):

@@ -26,6 +26,7 @@ enum Part {
     Object,
     Start,
     Tracking,
+    Scale,
 }
 
 /// Measures speed, as ratios within one run.
@@ -33,7 +34,7 @@ enum Part {
 struct Arguments {
     /// What to measure; everything if nothing is named.
     parts: Vec<Part>,
-    #[command(flatten, next_help_heading = "For `tracking`")]
+    #[command(flatten, next_help_heading = "For `tracking` and `scale`")]
     tracking: tracking::Options,
 }
 
@@ -78,6 +79,7 @@ async fn measure(arguments: Arguments) -> Result<usize> {
             Part::Object => object::measure(&mut report).await?,
             Part::Start => start::measure(&mut report).await?,
             Part::Tracking => tracking::measure(&mut report, &tracking).await?,
+            Part::Scale => tracking::scale(&mut report, &tracking).await?,
         }
     }
     Ok(report.missed())

@@ -36,9 +36,35 @@ UNKNOWN_ENUM = "an unknown enum value is refused; the original falls back to the
 MORE_FILTERS = "filters take OR, NOT and parentheses"
 NO_RESULTS = "a page of no results is refused; the original answers it with an endless list of empty pages"
 
+UNSAFE_PATH = "a path that could mean another place is refused; the original takes it for a name"
+ABSENT = "what is not there is not found; the original does as if it were there, and empty"
+ONE_CODE = "the same refusal in other words"
+NAMELESS = "a dataset has a name, a digest and a source; the original keeps it without"
+LENIENT = "one text stands for a list of one, and either spelling of a field will do"
+NAN = "a value that is no number stays one; the original keeps it as zero"
+
 BAD_REQUEST = "INVALID_PARAMETER_VALUE"
 NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
 V3 = "/api/3.0/mlflow/traces"
+
+PROXY = "/api/2.0/mlflow-artifacts/artifacts"
+# What the original answers, what we do, and where.
+CLIMBING = [
+    (200, 400, BAD_REQUEST, [
+        *(f"GET {PROXY}: {what}" for what in ("absolute", "encoded absolute", "drive", "backslash", "dot", "file URI")),
+        "GET artifacts/list: backslash", "GET artifacts/list: dot",
+        "POST /ajax-api/2.0/mlflow/upload-artifact: backslash",
+        f"DELETE {PROXY}/{{folder}}/%2Fetc/passwd: encoded absolute",
+        *(f"{method} {PROXY}/{{folder}}/C:/x: drive" for method in ("DELETE", "PUT")),
+        *(f"{method} {PROXY}/{{folder}}/..%5Cx: backslash" for method in ("GET", "DELETE", "PUT")),
+        *(f"{method} {PROXY}/{{folder}}/a%00b: null" for method in ("GET", "DELETE", "PUT"))]),
+    (404, 400, BAD_REQUEST, [
+        "GET /get-artifact: backslash", "GET /get-artifact: dot",
+        f"GET {PROXY}/{{folder}}/%2Fetc/passwd: encoded absolute", f"GET {PROXY}/{{folder}}/C:/x: drive"]),
+    (200, 404, NOT_FOUND, [
+        f"DELETE {PROXY}/{{folder}}//etc/passwd: absolute",
+        f"DELETE {PROXY}/{{folder}}/file:///etc/passwd: file URI"]),
+]
 
 # (scenario, step): what both answer.
 DIFFERENCES = {
@@ -77,6 +103,91 @@ DIFFERENCES = {
     **{("traces.search", f"POST {V3}/search: {filter}"): Difference(400, 200, None, MORE_FILTERS)
        for filter in ("status = 'OK' OR status = 'ERROR'", "(status = 'OK')")},
     ("traces.search", f"POST {V3}/search: timestamp_ms = 'x'"): Difference(200, 400, BAD_REQUEST, WRONG_TYPE),
+    ("artifacts.proxy", f"GET {PROXY}/{{folder}}/uni-é.txt: uni-é.txt"): Difference(
+        200, 200, None, "the name of a file outside ASCII is sent in UTF-8 alone, without a rough spelling beside it"),
+    ("artifacts.of_a_run", "GET /get-artifact: accent"): Difference(
+        200, 200, None, "the name of a file outside ASCII is sent in UTF-8 alone, without a rough spelling beside it"),
+    **{("artifacts.climbing", step): Difference(original, ours, code, UNSAFE_PATH)
+       for original, ours, code, steps in CLIMBING for step in steps},
+    ("artifacts.of_a_logged_model", "GET /ajax-api/2.0/mlflow/logged-models/{id}/artifacts/files: no path"): Difference(
+        400, 400, BAD_REQUEST, ONE_CODE),
+    **{("datasets.inputs", f"POST runs/log-inputs: {what}"): Difference(200, 400, BAD_REQUEST, NAMELESS)
+       for what in ("no name", "no digest", "no source", "no type", "no dataset", "empty name")},
+    ("datasets.models_in_and_out", "POST runs/outputs: again"): Difference(
+        400, 200, None, "what is logged again is logged already"),
+    ("experiments.create_refusals", "POST experiments/create: location that climbs"): Difference(
+        200, 400, BAD_REQUEST, UNSAFE_PATH),
+    ("experiments.create_refusals", "POST experiments/create: tag without a key"): Difference(
+        400, 400, BAD_REQUEST, ONE_CODE),
+    ("experiments.rename_refusals", "POST experiments/update: taken"): Difference(
+        400, 400, "RESOURCE_ALREADY_EXISTS", "a name that is taken is refused in the same words everywhere"),
+    **{("experiments.search_refusals", f"POST experiments/search: {what}"): Difference(400, 200, None, MORE_FILTERS)
+       for what in ("or", "parentheses", "not")},
+    ("experiments.search_refusals", "POST experiments/search: fraction"): Difference(400, 400, BAD_REQUEST, ONE_CODE),
+    ("experiments.search_refusals", "POST experiments/search: order is text"): Difference(400, 200, None, LENIENT),
+    ("logged_models.life", "POST logged-models/{id}/params: id in the path alone"): Difference(
+        400, 200, None, "the id in the path is enough"),
+    ("logged_models.life", "PATCH logged-models/{id}/tags: long key"): Difference(
+        200, 400, BAD_REQUEST, "a key has at most 250 characters; on the original that depends on its database"),
+    ("logged_models.life", "DELETE logged-models/{id}: again"): Difference(200, 404, NOT_FOUND, ABSENT),
+    ("logged_models.life", "PATCH logged-models/{id}: deleted"): Difference(200, 404, NOT_FOUND, ABSENT),
+    ("logged_models.life", "PATCH logged-models/{id}: bogus status"): Difference(200, 400, BAD_REQUEST, UNKNOWN_ENUM),
+    **{("logged_models.life", f"POST logged-models/{{id}}/params: {what}"): Difference(
+        400, 200, None, "a parameter that is there already stays as it is, and sending it again is no error")
+       for what in ("same again", "changed")},
+    ("logged_models.life", "POST logged-models/{id}/params: bad key"): Difference(
+        200, 400, BAD_REQUEST, "keys are checked as those of runs are"),
+    ("logged_models.search", "PATCH logged-models/{id}: delta"): Difference(200, 200, None, NAN),
+    **{("logged_models.search", f"POST logged-models/search: status {test}"): Difference(
+        200, 200, None, "a status is found by its name; the original finds none")
+       for test in ("= 'READY'", "= 'PENDING'", "!= 'READY'")},
+    ("logged_models.search", "POST logged-models/search: order without field"): Difference(
+        400, 400, BAD_REQUEST, ONE_CODE),
+    ("logged_models.search", "POST logged-models/search: digest without dataset"): Difference(
+        200, 200, None, "a digest without the name of its dataset is ignored"),
+    ("runs.lookups_that_fail", "POST runs/log-batch: long"): Difference(400, 400, BAD_REQUEST, ONE_CODE),
+    **{("artifacts.presigned", step): Difference(
+        501, 200, None, "parts and signed addresses work with every store of artifacts")
+       for step in ("POST /api/2.0/mlflow-artifacts/mpu/create/{folder}",
+                    "GET /api/2.0/mlflow-artifacts/presigned/{folder}/a.txt")},
+    ("logged_models.create", "POST logged-models: long name"): Difference(
+        200, 400, BAD_REQUEST, "a name has at most 500 characters; on the original that depends on its database"),
+    ("logged_models.create", "POST logged-models: unknown run"): Difference(
+        200, 404, NOT_FOUND, "every id that a request names must be there"),
+    ("logged_models.create", "POST logged-models: param twice"): Difference(
+        400, 200, None, "a parameter that is given twice is no error"),
+    ("logged_models.metrics", "POST runs/log-metric: unknown model"): Difference(
+        400, 404, NOT_FOUND, "every id that a request names must be there"),
+    **{("logged_models.search", f"POST logged-models/search: {filter}"): Difference(400, 200, None, MORE_FILTERS)
+       for filter in ("name = 'a' OR name = 'b'", "(name = 'a')")},
+    **{("logged_models.search", f"POST logged-models/search: {what}"): Difference(200, 200, None, NAN)
+       for what in ("metrics.acc < 0.6", "by metric asc", "whole")},
+    ("logged_models.search", "POST logged-models/search: negative"): Difference(200, 400, BAD_REQUEST, NO_RESULTS),
+    ("logged_models.search", "POST logged-models/search: too many"): Difference(
+        200, 400, BAD_REQUEST, "there is a limit on everything"),
+    ("logged_models.search", "POST logged-models/search: empty experiments"): Difference(
+        200, 400, BAD_REQUEST, "a request without anything in it is a mistake"),
+    ("metrics.history", "GET metrics/get-history: unknown run"): Difference(200, 404, NOT_FOUND, ABSENT),
+    **{(f"metrics.{what}", f"GET /ajax-api/2.0/mlflow/metrics/get-history-{path}: unknown run"): Difference(
+        200, 404, NOT_FOUND, ABSENT) for what, path in (("bulk", "bulk"), ("interval", "bulk-interval"))},
+    ("protocol.bodies", "POST experiments/create: null"): Difference(400, 400, BAD_REQUEST, UNREADABLE),
+    ("protocol.bodies", "POST runs/search: null"): Difference(200, 400, BAD_REQUEST, UNREADABLE),
+    ("protocol.bodies", "POST experiments/create: twice the same field"): Difference(
+        200, 400, BAD_REQUEST, "a field that is given twice could mean either; the original takes the last"),
+    ("protocol.spellings", "POST experiments/create: both spellings"): Difference(400, 400, BAD_REQUEST, ONE_CODE),
+    ("protocol.spellings", "GET experiments/get: camel case"): Difference(400, 200, None, LENIENT),
+    **{("run_search.refused_filters", f"POST runs/search: {filter}"): Difference(400, 200, None, MORE_FILTERS)
+       for filter in ("metrics.acc > 0.5 OR metrics.acc < 0", "(metrics.acc > 0.5)", "NOT metrics.acc > 0.5")},
+    ("run_search.orders", "POST runs/search: ['`run name`']"): Difference(400, 200, None, LENIENT),
+    **{("run_search.pages", f"POST runs/search: text as {what}"): Difference(400, 200, None, LENIENT)
+       for what in ("order", "experiments")},
+    **{("runs.create_refusals", f"POST runs/create: {what} tag key"): Difference(
+        200, 400, BAD_REQUEST, "a key that can not be set later can not be set at the start either")
+       for what in ("bad", "long")},
+    **{("runs.log_model", f"POST runs/log-model: {what}"): Difference(400, 400, BAD_REQUEST, ONE_CODE)
+       for what in ("empty", "unknown run")},
+    ("runs.log_model", "GET runs/get"): Difference(
+        200, 200, None, "the history of logged models is the same JSON, without spaces and in another order of keys"),
     ("traces.otlp", "POST /v1/traces: unknown experiment"): Difference(
         200, 404, NOT_FOUND, "every id that a request names must be there"),
 }

@@ -28,7 +28,8 @@ import mlflow  # noqa: E402
 from mlflow import MlflowClient  # noqa: E402
 from mlflow.entities import Metric, Param, ViewType  # noqa: E402
 
-HERE = pathlib.Path(__file__).parent
+# A database far away has no folder of its own: what may be read must be said.
+ROOTS = {}
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -210,6 +211,7 @@ def store(request, tmp_path_factory):
         base = os.environ["FALAJ_TEST_POSTGRES_URL"].partition("?")[0].rsplit("/", 1)[0]
         uri = f"{base.replace('postgres://', 'postgresql+psycopg2://')}/{database}"
         artifacts = f"file://{folder}/files"
+        ROOTS[uri] = ["--allow-root", folder]
     fill(uri, artifacts)
     return uri
 
@@ -218,9 +220,9 @@ def store(request, tmp_path_factory):
 def moved(falaj, store):
     """The project that the store was imported into, and what the import said."""
     name = project(falaj)
-    would = counts(run(falaj, "import", "mlflow", store, "-p", name, "--dry-run", "-o", "json"))
+    would = counts(run(falaj, "import", "mlflow", store, *ROOTS.get(store, []), "-p", name, "--dry-run", "-o", "json"))
     assert client_of(falaj, name).search_registered_models() == [], "a dry run changed something"
-    return name, would, counts(run(falaj, "import", "mlflow", store, "-p", name, "-o", "json"))
+    return name, would, counts(run(falaj, "import", "mlflow", store, *ROOTS.get(store, []), "-p", name, "-o", "json"))
 
 
 def test_everything_comes_over(falaj, store, moved):
@@ -245,8 +247,10 @@ def test_everything_comes_over(falaj, store, moved):
     assert mlflow.sklearn.load_model("models:/reg one@champion").coef_.shape == (1,)
     got = mlflow.artifacts.download_artifacts("models:/old way/1")
     assert (pathlib.Path(got) / "weights.txt").read_text() == "weights"
+    # A version that came is as good as one that was registered here.
+    run(falaj, "model", "verify", "reg one", "1", "-p", name)
     # Another time there is nothing to do.
-    again = counts(run(falaj, "import", "mlflow", store, "-p", name, "-o", "json"))
+    again = counts(run(falaj, "import", "mlflow", store, *ROOTS.get(store, []), "-p", name, "-o", "json"))
     assert all(sent == 0 for _, sent in again.values()), again
 
 
@@ -255,12 +259,57 @@ def test_names_that_are_taken(falaj, store, moved):
     name = project(falaj)
     here = client_of(falaj, name)
     here.create_experiment("vision")
-    refused = run(falaj, "import", "mlflow", store, "-p", name, check=False)
+    refused = run(falaj, "import", "mlflow", store, *ROOTS.get(store, []), "-p", name, check=False)
     assert refused.returncode == 6, refused.stderr
     assert "another experiment named 'vision'" in refused.stderr and "--prefix" in refused.stderr
     # Ids are unique on a server: what is here already cannot come a second time.
-    taken = run(falaj, "import", "mlflow", store, "-p", name, "--prefix", "old/", check=False)
+    taken = run(falaj, "import", "mlflow", store, *ROOTS.get(store, []), "-p", name, "--prefix", "old/", check=False)
     assert taken.returncode == 6 and "is taken" in taken.stderr, taken.stderr
+
+
+@pytest.mark.parametrize("store", ["postgres"], indirect=True, scope="module")
+def test_files_of_a_database_far_away(falaj, store):
+    refused = run(falaj, "import", "mlflow", store, "-p", project(falaj), "--dry-run", check=False)
+    assert refused.returncode == 2 and "--allow-root" in refused.stderr, refused.stderr
+
+
+def test_a_store_is_not_trusted(falaj, tmp_path):
+    """It names folders, and holds links, that lead out of it."""
+    import sqlite3
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("hidden")
+    folder = tmp_path / "store"
+    (folder / "files" / "run").mkdir(parents=True)
+    uri = f"sqlite:///{folder}/mlflow.db"
+    client = MlflowClient(uri, uri)
+    id_ = client.create_run(client.create_experiment("e", artifact_location=f"file://{folder}/files")).info.run_id
+    database = sqlite3.connect(folder / "mlflow.db")
+
+    def brought(place, *more):
+        database.execute("update runs set artifact_uri = ?", (f"file://{place}",))
+        database.commit()
+        name = project(falaj)
+        return name, run(falaj, "import", "mlflow", uri, "-p", name, *more, check=False)
+
+    (folder / "link").symlink_to(secret)
+    (folder / ".hidden").mkdir()
+    for place in (secret, folder / "link", folder / "files" / ".." / ".." / "secret", folder / ".hidden", "/etc"):
+        name, refused = brought(place)
+        assert refused.returncode == 2, f"{place}: {refused.stderr}"
+        assert f"the files of run {id_}" in refused.stderr and "--allow-root" in refused.stderr, refused.stderr
+        assert client_of(falaj, name).search_registered_models() == []
+    # A link inside is no file of the run.
+    (folder / "files" / "run" / "key").symlink_to(secret / "key")
+    (folder / "files" / "run" / "more").symlink_to(secret)
+    (folder / "files" / "run" / "own.txt").write_text("own")
+    name, done = brought(folder / "files" / "run")
+    assert done.returncode == 0, done.stderr
+    assert files(client_of(falaj, name), id_) == {"own.txt": 3}
+    # Ids are unique on a server: the next one is another run.
+    database.execute("update runs set run_uuid = ?", (uuid.uuid4().hex,))
+    _, done = brought(secret, "--allow-root", tmp_path / "secret")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("store", ["sqlite"], indirect=True, scope="module")

@@ -95,6 +95,21 @@ def test_large_batches(tracking, experiment):
     tracking.log_batch(run, [Metric("x", 1, 1, 1)], [Param("new", "1")], [RunTag("tag", "1")])
 
 
+def test_long_histories(tracking, experiment):
+    """More points than the server holds at a time, whole and in pages of any length."""
+    run = tracking.create_run(experiment).info.run_id
+    tracking.log_batch(run, metrics=[Metric("m", n, n, n) for n in range(23_000)])
+    store = tracking._tracking_client.store
+    assert [point.step for point in store.get_metric_history(run, "m")] == list(range(23_000))
+    pages, token = [], None
+    for limit in (15_000, 3, 7_000, 10_000):
+        page = store.get_metric_history(run, "m", max_results=limit, page_token=token)
+        pages.append([point.step for point in page])
+        token = page.token
+    assert [len(page) for page in pages] == [15_000, 3, 7_000, 997] and not token
+    assert sum(pages, []) == list(range(23_000))
+
+
 def test_params_do_not_change(tracking, experiment):
     with mlflow.start_run():
         mlflow.log_param("p", 1)

@@ -12,6 +12,7 @@ mod original;
 mod peer;
 mod population;
 mod process;
+mod scale;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -34,6 +35,9 @@ pub(crate) struct Options {
     /// Points of one metric to read back.
     #[arg(long, default_value_t = 1_000_000)]
     points: usize,
+    /// Points to take in, for `scale`; a thousand for each run.
+    #[arg(long, default_value_t = 10_000_000)]
+    stored_points: usize,
     /// How long each rate is measured, in seconds.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
@@ -56,19 +60,32 @@ impl Options {
     }
 }
 
+/// Both servers, on SQLite and then on PostgreSQL.
 pub(crate) async fn measure(report: &mut Report, options: &Options) -> Result<()> {
     let python = options.python()?;
     let falaj = Peer::falaj(None).await?;
     let mlflow = Peer::mlflow(&python, None).await?;
     measure::pair(report, options, "SQLite", &falaj, &mlflow).await?;
     drop((falaj, mlflow));
-    if std::env::var_os(POSTGRES_URL).is_none() {
-        println!("  tracking, PostgreSQL: not measured, {POSTGRES_URL} is not set");
-        return Ok(());
-    }
-    let ours = PostgresDatabase::create().await?.context("no PostgreSQL")?;
-    let theirs = PostgresDatabase::create().await?.context("no PostgreSQL")?;
+    let Some((ours, theirs)) = postgres().await?.zip(postgres().await?) else { return Ok(()) };
     let falaj = Peer::falaj(Some(ours.url())).await?;
     let mlflow = Peer::mlflow(&python, Some(theirs.url())).await?;
     measure::pair(report, options, "PostgreSQL", &falaj, &mlflow).await
+}
+
+/// Falaj alone, as it grows.
+pub(crate) async fn scale(report: &mut Report, options: &Options) -> Result<()> {
+    scale::measure(report, options, "SQLite", &Peer::falaj(None).await?).await?;
+    let Some(database) = postgres().await? else { return Ok(()) };
+    let falaj = Peer::falaj(Some(database.url())).await?;
+    scale::measure(report, options, "PostgreSQL", &falaj).await
+}
+
+/// A new database, if there is a server for it.
+async fn postgres() -> Result<Option<PostgresDatabase>> {
+    if std::env::var_os(POSTGRES_URL).is_none() {
+        println!("  PostgreSQL: not measured, {POSTGRES_URL} is not set");
+        return Ok(None);
+    }
+    PostgresDatabase::create().await
 }

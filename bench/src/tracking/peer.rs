@@ -84,6 +84,11 @@ impl Peer {
         process::resident(&process::tree(self.pid()?)?)
     }
 
+    /// The most that the server's own process had resident so far, in megabytes.
+    pub(crate) fn peak_resident(&self) -> Result<f64> {
+        process::peak_resident(self.pid()?)
+    }
+
     fn pid(&self) -> Result<u32> {
         match &self.server {
             Server::Falaj(server) => server.pid().context("the server is not running"),

@@ -41,12 +41,19 @@ pub(crate) fn cpu_seconds(pids: &[u32]) -> Result<f64> {
 }
 
 pub(crate) fn resident(pids: &[u32]) -> Result<f64> {
-    let mut kilobytes = 0.0;
-    for pid in pids {
-        let text = read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
-        let line = text.lines().find(|line| line.starts_with("Pss:")).context("no Pss")?;
-        kilobytes += line.split_whitespace().nth(1).context("no number")?.parse::<f64>()?;
-    }
+    pids.iter().map(|pid| megabytes(*pid, "smaps_rollup", "Pss:")).sum()
+}
+
+pub(crate) fn peak_resident(pid: u32) -> Result<f64> {
+    megabytes(pid, "status", "VmHWM:")
+}
+
+/// A figure that the kernel gives in kilobytes.
+fn megabytes(pid: u32, file: &str, field: &str) -> Result<f64> {
+    let text = read_to_string(format!("/proc/{pid}/{file}"))?;
+    let line = text.lines().find(|line| line.starts_with(field));
+    let line = line.with_context(|| format!("no {field} in {file}"))?;
+    let kilobytes = line.split_whitespace().nth(1).context("no number")?.parse::<f64>()?;
     Ok(kilobytes * 1024.0 / 1e6)
 }
 

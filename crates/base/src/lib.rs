@@ -19,6 +19,7 @@ mod hex;
 pub mod id;
 pub mod name;
 pub mod page;
+mod percent;
 pub mod quantity;
 pub mod resource;
 pub mod secret;
@@ -35,6 +36,7 @@ pub use id::{
 };
 pub use name::{Name, UserName};
 pub use page::{Page, PageQuery};
+pub use percent::percent_decoded;
 pub use quantity::{ByteSize, HumanDuration};
 pub use resource::{Attributes, Destination, Resource, Scope};
 pub use secret::Secret;

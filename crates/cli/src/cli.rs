@@ -103,6 +103,7 @@ pub(crate) enum Command {
     Model(commands::model::Model),
     Webhook(commands::webhook::Webhook),
     Import(commands::import::Import),
+    Sync(commands::sync::Sync),
     Export(commands::export::Export),
     Backup(commands::backup::Backup),
     Restore(commands::restore::Restore),
@@ -115,6 +116,10 @@ pub(crate) enum Command {
 impl Command {
     /// Whether the command sees to Ctrl-C itself, because it has something to end in order.
     pub(crate) fn minds_signals(&self) -> bool {
-        matches!(self, Self::Run(run) if run.minds_signals())
+        match self {
+            Self::Run(run) => run.minds_signals(),
+            Self::Sync(sync) => sync.minds_signals(),
+            _ => false,
+        }
     }
 }

@@ -26,6 +26,7 @@ pub(crate) mod role;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod service_account;
+pub(crate) mod sync;
 pub(crate) mod tenant;
 pub(crate) mod token;
 pub(crate) mod user;
@@ -70,6 +71,7 @@ pub(crate) async fn run(command: Command, ctx: &Context) -> Result<()> {
         Command::Model(command) => command.run(ctx).await,
         Command::Webhook(command) => command.run(ctx).await,
         Command::Import(command) => command.run(ctx).await,
+        Command::Sync(command) => command.run(ctx).await,
         Command::Export(command) => command.run(ctx).await,
         Command::Backup(command) => command.run(ctx).await,
         Command::Restore(command) => command.run(ctx).await,

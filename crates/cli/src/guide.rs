@@ -16,7 +16,7 @@ const GROUPS: [(&str, &[&str]); 9] = [
     ("Experiments and runs", &["experiment", "run", "gc", "retention", "hold"]),
     ("Models", &["model", "webhook"]),
     ("Data, keys and where they may be", &["object", "key", "zone"]),
-    ("Coming from elsewhere, and going", &["import", "export"]),
+    ("Coming from elsewhere, and going", &["import", "sync", "export"]),
     ("What happened", &["audit", "events"]),
     ("About this command", &["completions", "version", "exit-codes", "help"]),
 ];

@@ -44,7 +44,17 @@ pub async fn read<T: DeserializeOwned>(request: Request) -> Result<T> {
     from_json(&bytes)
 }
 
+/// An object. A list would be taken for its fields in their order, and text that is not UTF-8 would
+/// pass in a field that nobody reads.
 pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    if std::str::from_utf8(bytes).is_err() {
+        let text = "The request body is not valid JSON: it is not UTF-8";
+        return Err(Error::new(&code::INVALID_INPUT, text));
+    }
+    if bytes.trim_ascii_start().starts_with(b"[") {
+        let text = "The request body is a list, where an object is expected";
+        return Err(Error::new(&code::INVALID_INPUT, text));
+    }
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut json)
         .map_err(|failed| explain(&failed, || serde_json::from_slice(bytes).ok()))?;
@@ -260,6 +270,14 @@ mod tests {
         deep: Option<bool>,
         #[serde(deserialize_with = "list")]
         runs: Vec<String>,
+    }
+
+    #[test]
+    fn only_an_object_in_utf_8_is_read() {
+        for bad in [&b"[]"[..], b" [\"k\"]", b"{\"unknown\": \"\xff\"}", b"null", b"{} {}"] {
+            assert!(from_json::<Metric>(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(from_json::<Metric>(b" {} ").unwrap(), Metric::default());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use falaj_base::{SetDigest, digest};
 
-use crate::record::{Dataset, LoggedModel, RegisteredModel, Run, Series, Version};
+use crate::record::{Dataset, LoggedModel, Point, RegisteredModel, Run, Series, Version};
 
 #[must_use]
 pub fn pairs(pairs: &[(String, String)]) -> String {
@@ -15,10 +15,41 @@ pub fn pairs(pairs: &[(String, String)]) -> String {
 pub fn points(all: &[Series]) -> String {
     let mut sum = SetDigest::default();
     for series in all {
-        let name = digest::text(&series.key);
-        for point in &series.points {
-            sum.add_point(name, point.timestamp, point.step, point.value);
-        }
+        sum.merge(of_points(&series.key, &series.points));
+    }
+    sum.to_string()
+}
+
+fn of_points(key: &str, points: &[Point]) -> SetDigest {
+    let (mut sum, name) = (SetDigest::default(), digest::text(key));
+    for point in points {
+        sum.add_point(name, point.timestamp, point.step, point.value);
+    }
+    sum
+}
+
+/// How many members a digest is of.
+#[must_use]
+pub fn count(digest: &str) -> usize {
+    digest.split_once('-').and_then(|(count, _)| count.parse().ok()).unwrap_or(0)
+}
+
+/// The points of a series that a server lacks which says this of what it has. Points are mostly
+/// added at the end, so what it has is mostly a beginning; if not, all of them are sent.
+#[must_use]
+pub fn lacking(series: &Series, there: &str) -> Series {
+    let had = count(there).min(series.points.len());
+    let begun = of_points(&series.key, &series.points[..had]).to_string() == there;
+    let points = series.points[if begun { had } else { 0 }..].to_vec();
+    Series { run: series.run.clone(), key: series.key.clone(), points }
+}
+
+/// A short text that is another one when something of these was changed.
+#[must_use]
+pub fn mark(parts: &[&str]) -> String {
+    let mut sum = SetDigest::default();
+    for (at, part) in parts.iter().enumerate() {
+        sum.add([at as u64, digest::text(part), part.len() as u64]);
     }
     sum.to_string()
 }
@@ -107,4 +138,41 @@ fn of_version(version: &Version) -> SetDigest {
         sum.add([version.version.cast_unsigned(), digest::text(key), digest::text(value)]);
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_lacking_is_sent() {
+        let point = |step: i64| Point { timestamp: step, step, value: 0.5 };
+        let of = |steps: &[i64]| Series {
+            run: "r".to_owned(),
+            key: "k".to_owned(),
+            points: steps.iter().map(|step| point(*step)).collect(),
+        };
+        let ours = of(&[1, 2, 3]);
+        for (there, sent) in [
+            (&[][..], &[1, 2, 3][..]),
+            (&[1, 2], &[3]),
+            (&[1, 2, 3], &[]),
+            (&[1, 3], &[1, 2, 3]),
+            (&[9], &[1, 2, 3]),
+            (&[1, 2, 3, 4], &[1, 2, 3]),
+        ] {
+            let said = points(&[of(there)]);
+            assert_eq!(lacking(&ours, &said), of(sent), "{there:?}");
+        }
+        assert_eq!(count("12-00ff"), 12);
+        assert_eq!(count(""), 0);
+    }
+
+    #[test]
+    fn a_mark_is_of_every_part() {
+        let all = mark(&["a", "b"]);
+        for other in [mark(&["b", "a"]), mark(&["a"]), mark(&["a", "b", ""]), mark(&["ab", ""])] {
+            assert_ne!(all, other);
+        }
+    }
 }

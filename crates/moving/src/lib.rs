@@ -25,4 +25,4 @@ mod sql;
 mod yaml;
 
 pub use error::{Error, Result};
-pub use source::Source;
+pub use source::{Reading, Source};

@@ -1,5 +1,6 @@
 //! A store to read from, of whichever kind.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -8,7 +9,21 @@ use crate::record::{Experiment, LoggedModel, RegisteredModel, Run, Series};
 use crate::sql::SqlStore;
 
 #[derive(Debug)]
-pub struct Source(Kind);
+pub struct Source {
+    kind: Kind,
+    /// Where it is, without a password.
+    at: String,
+}
+
+/// How a store is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Nobody writes to it meanwhile, or all of it is read as it was at one moment.
+    Whole,
+    /// It is being written to, and whoever does that is not kept waiting. What is half-written is
+    /// left for the next time.
+    Growing,
+}
 
 #[derive(Debug)]
 enum Kind {
@@ -20,21 +35,22 @@ impl Source {
     /// Opens a folder of files (`mlruns`, `file:///…`), a SQLite file (`sqlite:///…`) or a
     /// PostgreSQL database (`postgresql://…`). Of a database that has several workspaces one is
     /// read.
-    pub async fn open(uri: &str, workspace: &str) -> Result<Self> {
+    pub async fn open(uri: &str, workspace: &str, reading: Reading) -> Result<Self> {
         if let Some(rest) = uri.strip_prefix("sqlite:") {
             // `sqlite:///relative` and `sqlite:////absolute`.
             let path = rest.strip_prefix("///").unwrap_or(rest);
             let path = path.split('?').next().unwrap_or(path);
-            let sql = SqlStore::sqlite(Path::new(path), workspace).await?;
-            return Ok(Self(Kind::Sql(Box::new(sql))));
+            return Self::sqlite(Path::new(path), workspace, reading).await;
         }
         let scheme = uri.split(':').next().unwrap_or_default();
         if scheme.starts_with("postgres") && uri.contains("://") {
             // SQLAlchemy names its driver behind a plus.
             let rest = uri.split_once("://").map_or("", |(_, rest)| rest);
             let url = format!("postgresql://{rest}");
-            let sql = SqlStore::postgres(&url, workspace).await?;
-            return Ok(Self(Kind::Sql(Box::new(sql))));
+            let sql = SqlStore::postgres(&url, workspace, reading).await?;
+            let at = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+            let at = at.split('?').next().unwrap_or(at).to_owned();
+            return Ok(Self { kind: Kind::Sql(Box::new(sql)), at });
         }
         let Some(path) = crate::artifact::local_path(uri) else {
             return Err(Error::Unsupported(format!(
@@ -43,16 +59,53 @@ impl Source {
             )));
         };
         if path.is_file() {
-            let sql = SqlStore::sqlite(&path, workspace).await?;
-            return Ok(Self(Kind::Sql(Box::new(sql))));
+            return Self::sqlite(&path, workspace, reading).await;
         }
-        FileStore::open(path).map(Kind::Files).map(Self)
+        let files = FileStore::open(path, reading)?;
+        let at = files.root().display().to_string();
+        Ok(Self { kind: Kind::Files(files), at })
+    }
+
+    async fn sqlite(path: &Path, workspace: &str, reading: Reading) -> Result<Self> {
+        let sql = SqlStore::sqlite(path, workspace, reading).await?;
+        let at = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        Ok(Self { kind: Kind::Sql(Box::new(sql)), at: at.display().to_string() })
+    }
+
+    /// A name that is the same every time the store is opened, also after it was moved: made from
+    /// when its first experiment was, or from where it is if it does not say.
+    #[must_use]
+    pub fn name(&self, experiments: &[Experiment]) -> String {
+        let number = |one: &&Experiment| one.id.parse::<i64>().unwrap_or(i64::MAX);
+        let first = experiments.iter().min_by_key(number).filter(|first| first.created_at > 0);
+        let of = match first {
+            Some(first) => format!("{}\n{}", first.id, first.created_at),
+            None => self.at.clone(),
+        };
+        format!("mlflow-{:016x}", falaj_base::digest::text(&of))
+    }
+
+    /// The folders whose files are the store's own.
+    #[must_use]
+    pub fn own_roots(&self) -> Vec<PathBuf> {
+        let folder = match &self.kind {
+            Kind::Files(files) => return vec![files.root().to_owned()],
+            Kind::Sql(sql) => sql.folder(),
+        };
+        let Some(folder) = folder else { return Vec::new() };
+        let Ok(folder) = folder.canonicalize() else { return Vec::new() };
+        // A database can lie among everything that somebody has.
+        let home = std::env::var_os("HOME").and_then(|home| Path::new(&home).canonicalize().ok());
+        if folder.parent().is_none() || Some(&folder) == home.as_ref() {
+            return ["mlruns", "mlartifacts"].map(|name| folder.join(name)).to_vec();
+        }
+        vec![folder]
     }
 
     /// What relative locations in it start from.
     #[must_use]
     pub fn folder(&self) -> Option<PathBuf> {
-        match &self.0 {
+        match &self.kind {
             Kind::Files(files) => Some(files.folder().to_owned()),
             Kind::Sql(sql) => sql.folder(),
         }
@@ -61,14 +114,14 @@ impl Source {
     /// Where a run's files would be if the store was moved since it wrote where they are.
     #[must_use]
     pub fn moved_to(&self, below: &str) -> Option<PathBuf> {
-        match &self.0 {
+        match &self.kind {
             Kind::Files(files) => files.moved_to(below),
             Kind::Sql(_) => None,
         }
     }
 
     pub async fn experiments(&self) -> Result<Vec<Experiment>> {
-        match &self.0 {
+        match &self.kind {
             Kind::Files(files) => files.experiments(),
             Kind::Sql(sql) => sql.experiments().await,
         }
@@ -76,22 +129,30 @@ impl Source {
 
     /// The ids of an experiment's runs.
     pub async fn run_ids(&self, experiment: &str) -> Result<Vec<String>> {
-        match &self.0 {
+        match &self.kind {
             Kind::Files(files) => files.run_ids(experiment),
             Kind::Sql(sql) => sql.run_ids(experiment).await,
         }
     }
 
     pub async fn runs(&self, experiment: &str, ids: &[String]) -> Result<Vec<Run>> {
-        match &self.0 {
+        match &self.kind {
             Kind::Files(files) => files.runs(experiment, ids),
             Kind::Sql(sql) => sql.runs(ids).await,
         }
     }
 
+    /// How much there is of each run's points: a text that is another one when points were added.
+    pub async fn extents(&self, experiment: &str) -> Result<HashMap<String, String>> {
+        match &self.kind {
+            Kind::Files(files) => files.extents(experiment),
+            Kind::Sql(sql) => sql.extents(experiment).await,
+        }
+    }
+
     /// All points of a run.
     pub async fn series(&self, experiment: &str, run: &str) -> Result<Vec<Series>> {
-        let mut all = match &self.0 {
+        let mut all = match &self.kind {
             Kind::Files(files) => files.series(experiment, run)?,
             Kind::Sql(sql) => sql.series(run).await?,
         };
@@ -102,14 +163,14 @@ impl Source {
     }
 
     pub async fn logged_models(&self, experiment: &str) -> Result<Vec<LoggedModel>> {
-        match &self.0 {
+        match &self.kind {
             Kind::Files(files) => files.logged_models(experiment),
             Kind::Sql(sql) => sql.logged_models(experiment).await,
         }
     }
 
     pub async fn registered_models(&self) -> Result<Vec<RegisteredModel>> {
-        match &self.0 {
+        match &self.kind {
             Kind::Files(files) => files.registered_models(),
             Kind::Sql(sql) => sql.registered_models().await,
         }
@@ -117,7 +178,7 @@ impl Source {
 
     /// How many traces it holds, which are not read.
     pub async fn traces(&self) -> Result<i64> {
-        match &self.0 {
+        match &self.kind {
             Kind::Files(_) => Ok(0),
             Kind::Sql(sql) => sql.traces().await,
         }

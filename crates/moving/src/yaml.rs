@@ -23,7 +23,14 @@ pub(crate) enum Node {
 
 /// Reads a file that holds one mapping.
 pub(crate) fn read(path: &Path) -> Result<Fields> {
-    let size = std::fs::metadata(path).map_err(Error::reading(path))?.len();
+    let found = std::fs::symlink_metadata(path).map_err(Error::reading(path))?;
+    if !found.is_file() {
+        return Err(Error::malformed(
+            path.display(),
+            "it is a link or no file; links are not followed",
+        ));
+    }
+    let size = found.len();
     if size > LARGEST {
         let why = format!("it has {size} bytes; at most {LARGEST} are read");
         return Err(Error::malformed(path.display(), why));

@@ -5,7 +5,7 @@ use falaj_moving::record::{
     Version,
 };
 use falaj_moving::sink::Database;
-use falaj_moving::{Source, digest};
+use falaj_moving::{Reading, Source, digest};
 
 fn pair(key: &str, value: &str) -> (String, String) {
     (key.to_owned(), value.to_owned())
@@ -119,7 +119,7 @@ async fn what_is_written_reads_the_same() {
         database.finish().unwrap();
     }
     let uri = format!("sqlite:///{}", file.display());
-    let source = Source::open(&uri, "default").await.unwrap();
+    let source = Source::open(&uri, "default", Reading::Whole).await.unwrap();
     assert_eq!(source.experiments().await.unwrap(), [experiment]);
     let ids = source.run_ids("7").await.unwrap();
     assert_eq!(source.runs("7", &ids).await.unwrap(), std::slice::from_ref(&run));
@@ -144,7 +144,7 @@ async fn what_is_no_store() {
         ("gs://bucket/x".to_owned(), "not a store that can be read"),
         ("mysql://host/db".to_owned(), "not a store that can be read"),
     ] {
-        let refused = Source::open(&uri, "default").await.unwrap_err().to_string();
+        let refused = Source::open(&uri, "default", Reading::Whole).await.unwrap_err().to_string();
         assert!(refused.contains(says), "{uri}: {refused}");
     }
     let other = folder.path().join("other.db");

@@ -27,6 +27,10 @@ pub struct RegistryConfig {
     /// How much may be read within a request to sign a version that the background work has not
     /// come to yet. Only files that were uploaded in parts must be read.
     pub inline_hashing: ByteSize,
+    /// How many versions may be read within requests at the same time. Whoever comes next waits,
+    /// and after a while is told to ask again.
+    #[schemars(range(min = 1, max = 1000))]
+    pub inline_at_once: usize,
     /// The most fields of a model card.
     pub max_card_fields: usize,
     /// Where webhooks may go.
@@ -43,6 +47,7 @@ impl Default for RegistryConfig {
             max_tags: 1000,
             max_signed_files: 10_000,
             inline_hashing: ByteSize::gib(1),
+            inline_at_once: 4,
             max_card_fields: 100,
             webhooks: WebhooksConfig::default(),
         }

@@ -64,6 +64,7 @@ struct Inner {
     keys: Keys,
     /// Tells the worker that a version was registered.
     registered: Arc<Notify>,
+    turns: evidence::Turns,
     sender: webhook::Sender,
     /// Tells the worker that webhooks may have something to tell.
     told: Arc<Notify>,
@@ -81,6 +82,7 @@ impl Registry {
         tracking.set_keeper(Arc::new(version::Versions));
         Self(Arc::new(Inner {
             sender: webhook::Sender::new(config.webhooks.clone()),
+            turns: evidence::Turns::new(config.inline_at_once),
             config,
             tracking,
             tenancy,
@@ -116,6 +118,10 @@ impl Registry {
 
     pub(crate) fn signal(&self) -> Arc<Notify> {
         self.0.registered.clone()
+    }
+
+    pub(crate) fn turns(&self) -> &evidence::Turns {
+        &self.0.turns
     }
 
     pub(crate) fn sender(&self) -> &webhook::Sender {

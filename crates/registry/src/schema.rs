@@ -9,6 +9,8 @@ pub static MIGRATIONS: &[Migration] = &[
     Migration { version: 4, name: "rules of promotion", sql: crate::promotion::store::SCHEMA },
     Migration { version: 5, name: "approvals", sql: crate::approval::store::SCHEMA },
     Migration { version: 6, name: "webhooks", sql: crate::webhook::store::SCHEMA },
+    Migration { version: 7, name: "content of moves", sql: crate::history::store::CONTENT },
+    Migration { version: 8, name: "webhooks in turn", sql: crate::webhook::store::TURNS },
 ];
 
 /// Models are referred to by an id, so that a rename is the change of one row; `last_version` is

@@ -25,17 +25,25 @@ pub struct TracesConfig {
     pub max_assessments: usize,
     /// The largest assessment, as JSON.
     pub max_assessment_size: ByteSize,
+    /// The assessments of one trace together, as JSON.
+    pub max_trace_assessments_size: ByteSize,
     /// The most traces named in one request.
     pub max_batch_traces: usize,
     /// The most traces that one request deletes by their age; a client that wants more asks again.
     pub max_delete_traces: usize,
-    /// The spans in one reply together, as they are stored.
+    /// The traces in one reply together, with their assessments and spans, as they are stored.
     pub max_reply_size: ByteSize,
+    /// How much one page of a search holds, assessments included: a page that would hold more ends
+    /// earlier, and the next one goes on there.
+    pub max_search_reply: ByteSize,
     /// How many traces one search looks at. In the order of time a search that comes this far
     /// answers with what it found and where to go on; in any other order it is refused.
     pub max_search_traces: usize,
     /// The same for a search that looks into spans.
     pub max_search_span_traces: usize,
+    /// How much one search reads: traces, and the assessments and spans that it looks into. It ends
+    /// there as it does after too many traces.
+    pub max_search_size: ByteSize,
 }
 
 impl Default for TracesConfig {
@@ -49,11 +57,14 @@ impl Default for TracesConfig {
             max_tags: 1000,
             max_assessments: 1000,
             max_assessment_size: ByteSize::kib(256),
+            max_trace_assessments_size: ByteSize::mib(16),
             max_batch_traces: 1000,
             max_delete_traces: 100_000,
             max_reply_size: ByteSize::mib(128),
+            max_search_reply: ByteSize::mib(64),
             max_search_traces: 1_000_000,
             max_search_span_traces: 50_000,
+            max_search_size: ByteSize::gib(4),
         }
     }
 }

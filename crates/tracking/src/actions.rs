@@ -40,6 +40,12 @@ pub static IMPORT: Action = Action::write(
     Role::Operator,
     "Bring experiments, runs and models in from another store, with their ids and times",
 );
+/// Whoever may log may also bring what they logged elsewhere.
+pub static SYNC: Action = Action::write(
+    "sync:write",
+    Role::Contributor,
+    "Add runs that were logged to another store meanwhile, with their ids and times",
+);
 pub static IMPORT_CHECK: Action = Action::read(
     "import:read",
     Role::Viewer,
@@ -63,5 +69,6 @@ pub static ACTIONS: &[&Action] = &[
     &HOLD_WRITE,
     &IMPORT,
     &IMPORT_CHECK,
+    &SYNC,
     &crate::server::SELF_SERVER,
 ];

@@ -30,6 +30,9 @@ pub struct TrackingConfig {
     /// The most experiments, runs, series or models in one request of an import, and the most
     /// parameters, tags or inputs of each.
     pub max_import_batch: usize,
+    /// How much one request of an import reads to compare runs and models with another store; what
+    /// is left is asked for again.
+    pub max_import_check: ByteSize,
     /// How much memory the columns take that searches look at.
     pub search_memory: ByteSize,
     /// How logged points are gathered into chunks in the background.
@@ -54,6 +57,7 @@ impl Default for TrackingConfig {
             max_tag_value: 8000,
             max_search_reply: ByteSize::mib(64),
             max_import_batch: 10_000,
+            max_import_check: ByteSize::mib(64),
             search_memory: ByteSize::mib(256),
             compaction: CompactionConfig::default(),
             artifact: ArtifactConfig::default(),

@@ -48,7 +48,7 @@ pub use access::{Home, resource as experiment_resource};
 pub use actions::{
     ACTIONS, EXPERIMENT_CREATE, EXPERIMENT_DELETE, EXPERIMENT_PURGE, EXPERIMENT_READ,
     EXPERIMENT_UPDATE, GC, HOLD_READ, HOLD_WRITE, IMPORT, IMPORT_CHECK, RETENTION_READ,
-    RETENTION_WRITE, RUN_DELETE, RUN_PURGE, RUN_READ, RUN_WRITE,
+    RETENTION_WRITE, RUN_DELETE, RUN_PURGE, RUN_READ, RUN_WRITE, SYNC,
 };
 pub use config::TrackingConfig;
 pub use experiment::ExperimentId;

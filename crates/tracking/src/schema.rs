@@ -12,6 +12,7 @@ pub static MIGRATIONS: &[Migration] = &[
     Migration { version: 7, name: "purging, retention and holds", sql: crate::purge::SCHEMA },
     Migration { version: 8, name: "console logs", sql: crate::console::SCHEMA },
     Migration { version: 9, name: "living servers", sql: crate::run::NEIGHBOURS_SCHEMA },
+    Migration { version: 10, name: "where imports came from", sql: crate::transfer::SCHEMA },
 ];
 
 /// `no` counts over the whole database and is what other tables refer to; `id` counts within a

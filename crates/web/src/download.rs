@@ -110,12 +110,17 @@ fn matches(tags: &str, tag: &str) -> bool {
     tags.split(',').map(str::trim).any(|one| one == "*" || one.trim_start_matches("W/") == tag)
 }
 
-/// Names the download. A name of plain characters stands as it is, which every client reads;
-/// anything else is percent-encoded (RFC 6266, RFC 8187).
+/// Names the download. A name of plain characters stands as it is, and one of other ASCII between
+/// quotes, which every client reads; anything else is percent-encoded (RFC 6266, RFC 8187).
 fn attachment(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     if !name.is_empty() && name.bytes().all(|byte| plain(byte) || byte == b'+') {
         return format!("attachment; filename={name}");
+    }
+    let quotable =
+        |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && !b"\"\\%".contains(&byte);
+    if !name.is_empty() && name.bytes().all(quotable) {
+        return format!("attachment; filename=\"{name}\"");
     }
     let mut encoded = String::new();
     for byte in name.bytes() {
@@ -138,7 +143,9 @@ mod tests {
         for (name, header) in [
             ("model.pkl", "attachment; filename=model.pkl"),
             ("dog+step+20.png", "attachment; filename=dog+step+20.png"),
-            ("my net.onnx", "attachment; filename*=UTF-8''my%20net.onnx"),
+            ("my net.onnx", "attachment; filename=\"my net.onnx\""),
+            ("a; x=b", "attachment; filename=\"a; x=b\""),
+            ("a%22b", "attachment; filename*=UTF-8''a%2522b"),
             ("a\"; x=\"b", "attachment; filename*=UTF-8''a%22%3B%20x%3D%22b"),
             ("م", "attachment; filename*=UTF-8''%D9%85"),
         ] {

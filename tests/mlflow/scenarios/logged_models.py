@@ -14,26 +14,28 @@ def life(s):
     model = created["model"]["info"]["model_id"]
     path = f"logged-models/{model}"
     s.send("GET", path, "created")
-    s.post(f"{path}/params", {"params": [{"key": "trees", "value": "10"}, {"key": "empty", "value": ""}]})
-    s.post(f"{path}/params", {"params": [{"key": "trees", "value": "10"}]}, "same again")
-    s.post(f"{path}/params", {"params": [{"key": "trees", "value": "11"}]}, "changed")
-    s.post(f"{path}/params", {"params": [{"key": "a//b", "value": "11"}]}, "bad key")
-    s.post(f"{path}/params", {}, "nothing")
+    own = {"model_id": model}  # as the stock client sends it, beside the path
+    s.post(f"{path}/params", own | {"params": [{"key": "trees", "value": "10"}, {"key": "empty", "value": ""}]})
+    s.post(f"{path}/params", own | {"params": [{"key": "trees", "value": "10"}]}, "same again")
+    s.post(f"{path}/params", own | {"params": [{"key": "trees", "value": "11"}]}, "changed")
+    s.post(f"{path}/params", own, "nothing")
+    s.post(f"{path}/params", {"params": [{"key": "trees", "value": "10"}]}, "id in the path alone")
     s.patch(f"{path}/tags", {"tags": [{"key": "team", "value": "speech"}, {"key": "path/key", "value": "1"}]})
-    s.patch(f"{path}/tags", {"tags": [{"key": "k" * 251, "value": "1"}]}, "long key")
     s.patch(f"{path}/tags", {}, "nothing")
-    s.patch(path, {"status": "LOGGED_MODEL_READY"})
-    s.patch(path, {"status": "LOGGED_MODEL_UPLOAD_FAILED"}, "failed")
-    s.patch(path, {"status": "BOGUS"}, "bogus status")
+    s.patch(path, own | {"status": "LOGGED_MODEL_READY"})
+    s.patch(path, own | {"status": "LOGGED_MODEL_UPLOAD_FAILED"}, "failed")
+    s.patch(path, own | {"status": "BOGUS"}, "bogus status")
     s.patch(path, {"status": "LOGGED_MODEL_READY", "model_id": model}, "ready")
     s.delete(f"{path}/tags/team")
     s.delete(f"{path}/tags/team", label="again")
     s.send("GET", path, "changed")
     s.send("GET", f"{path}/artifacts/directories", "empty")
+    s.post(f"{path}/params", own | {"params": [{"key": "a//b", "value": "11"}]}, "bad key")
+    s.patch(f"{path}/tags", {"tags": [{"key": "k" * 251, "value": "1"}]}, "long key")
     s.delete(path)
     s.send("GET", path, "deleted")
     s.delete(path, label="again")
-    s.patch(path, {"status": "LOGGED_MODEL_READY"}, "deleted")
+    s.patch(path, own | {"status": "LOGGED_MODEL_READY"}, "deleted")
 
 
 @scenario
@@ -44,18 +46,18 @@ def create(s):
         "unknown experiment": {"experiment_id": "987654321", "name": "x"}, "slash in name": {"experiment_id": experiment, "name": "a/b"},
         "colon in name": {"experiment_id": experiment, "name": "a:b"}, "number as name": {"experiment_id": experiment, "name": 5},
         "dot in name": {"experiment_id": experiment, "name": "a.b"}, "percent in name": {"experiment_id": experiment, "name": "a%b"}, "quote in name": {"experiment_id": experiment, "name": "it's"},
+        "long param": {"experiment_id": experiment, "name": "x", "params": [{"key": "a", "value": "1" * 6001}]},
         "long name": {"experiment_id": experiment, "name": "n" * 501}, "unknown run": {"experiment_id": experiment, "name": "x", "source_run_id": "f" * 32},
         "number as params": {"experiment_id": experiment, "name": "x", "params": 5}, "param twice": {"experiment_id": experiment, "name": "x", "params": [{"key": "a", "value": "1"}, {"key": "a", "value": "2"}]},
-        "long param": {"experiment_id": experiment, "name": "x", "params": [{"key": "a", "value": "1" * 6001}]},
     }.items():
         step = s.post("logged-models", body, label)
         if step.status == 200 and not body.get("name"):
             step.body["model"]["info"]["name"] = "<random>"
     s.send("GET", f"logged-models/{UNKNOWN}", "unknown")
-    s.patch(f"logged-models/{UNKNOWN}", {"status": "LOGGED_MODEL_READY"}, "unknown")
+    s.patch(f"logged-models/{UNKNOWN}", {"model_id": UNKNOWN, "status": "LOGGED_MODEL_READY"}, "unknown")
     s.delete(f"logged-models/{UNKNOWN}", label="unknown")
     s.patch(f"logged-models/{UNKNOWN}/tags", {"tags": [{"key": "a", "value": "b"}]}, "unknown")
-    s.post(f"logged-models/{UNKNOWN}/params", {"params": [{"key": "a", "value": "b"}]}, "unknown")
+    s.post(f"logged-models/{UNKNOWN}/params", {"model_id": UNKNOWN, "params": [{"key": "a", "value": "b"}]}, "unknown")
     s.delete(f"logged-models/{UNKNOWN}/tags/a", label="unknown")
     s.send("GET", f"logged-models/{UNKNOWN}/artifacts/directories", "unknown")
 
@@ -95,7 +97,7 @@ def population(s):
             s.post("runs/log-metric", {"run_id": run, "key": key, "value": value, "timestamp": 1, "step": index, "model_id": model} | (
                 {"dataset_name": dataset, "dataset_digest": digest} if dataset else {}), name)
         if name != "gamma":
-            s.patch(f"logged-models/{model}", {"status": "LOGGED_MODEL_READY"}, name)
+            s.patch(f"logged-models/{model}", {"model_id": model, "status": "LOGGED_MODEL_READY"}, name)
         s.tick()
     return experiment
 

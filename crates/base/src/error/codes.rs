@@ -43,6 +43,7 @@ codes! {
     IN_USE = "in-use", Conflict, "Something still depends on it";
     LEGAL_HOLD = "legal-hold", Conflict, "A legal hold keeps it";
     CONFLICT = "conflict", Conflict, "The state does not allow this now";
+    CHANGED = "changed", Conflict, "It changed while the request was under way";
     INVALID_STATE = "invalid-state", InvalidInput, "It is not in a state that takes this";
     TOO_LARGE = "too-large", TooLarge, "The request is over a limit";
     UNSUPPORTED_MEDIA = "unsupported-media", UnsupportedMedia, "The content type or encoding is not accepted";

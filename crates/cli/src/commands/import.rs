@@ -5,11 +5,7 @@ use clap::{Args, Subcommand};
 use crate::context::Context;
 use crate::exit::Result;
 
-mod files;
 mod mlflow;
-mod models;
-mod runs;
-mod versions;
 
 /// Bring experiments, runs and models in from another system
 #[derive(Debug, Args)]
@@ -29,7 +25,8 @@ enum Commands {
         falaj import mlflow sqlite:///srv/mlflow/mlflow.db --artifact-root /srv/mlflow/mlartifacts\n  \
         falaj import mlflow postgresql://mlflow@db.example.ae/mlflow --artifact-root s3://bucket/root\n  \
         falaj import mlflow ./old/mlruns --prefix old/ -t acme -p vision\n\n\
-        What cannot be read from here (gs://, dbfs:/ …) stays where it is, and runs keep pointing \
+        Files are read from the store's own folder and the artifact root only; allow others with\n\
+        --allow-root. What cannot be read from here (gs://, dbfs:/ …) stays where it is, and runs keep pointing \
         at it.\nTraces are not moved yet.")]
     Mlflow(mlflow::Mlflow),
 }

@@ -50,6 +50,8 @@ pub(crate) struct Account {
     differences: Vec<String>,
     notes: Vec<String>,
     more_differences: u64,
+    /// What had been sent when this round began.
+    before: [u64; KINDS.len()],
     started: Instant,
     ticker: Ticker,
     output: Output,
@@ -65,6 +67,7 @@ impl Account {
             differences: Vec::new(),
             notes: Vec::new(),
             more_differences: 0,
+            before: [0; KINDS.len()],
             started: Instant::now(),
             ticker: Ticker::new(output),
             output,
@@ -91,12 +94,40 @@ impl Account {
         }
     }
 
-    /// Compares two digests of the same thing.
-    pub(crate) fn compare(&mut self, what: &str, ours: &str, theirs: Option<&str>) {
-        if theirs != Some(ours) {
+    /// Begins anew with what is found; what was sent adds up, and what differed may do so no more.
+    pub(crate) fn begin_round(&mut self) {
+        self.found = [0; KINDS.len()];
+        self.before = self.sent;
+        self.differences.clear();
+        self.more_differences = 0;
+    }
+
+    /// What this round has sent, in words; nothing if that is nothing.
+    pub(crate) fn round(&self) -> Option<String> {
+        let parts: Vec<String> = KINDS
+            .iter()
+            .filter_map(|(kind, name)| {
+                let at = *kind as usize;
+                let sent = self.sent[at] - self.before[at];
+                (sent > 0).then(|| format!("{sent} {name}"))
+            })
+            .collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
+    /// Says something between two rounds.
+    pub(crate) fn say(&self, text: &str) {
+        self.output.say(text);
+    }
+
+    /// Compares two digests of the same thing, and tells whether they agree.
+    pub(crate) fn compare(&mut self, what: &str, ours: &str, theirs: Option<&str>) -> bool {
+        let same = theirs == Some(ours);
+        if !same {
             let theirs = theirs.unwrap_or("nothing");
             self.differs(format!("{what}: {ours} was expected, {theirs} is there"));
         }
+        same
     }
 
     /// Something that could not come along, said once at the end.

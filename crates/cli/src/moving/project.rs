@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest;
 use falaj_base::hex;
-use falaj_moving::artifact::Folder;
+use falaj_moving::artifact::{File, Folder};
 use futures::{StreamExt, TryStreamExt};
 use reqwest::Method;
 use reqwest::header::{CONTENT_LENGTH, HeaderValue};
@@ -22,6 +22,32 @@ const TRIES: u32 = 5;
 const WAIT: Duration = Duration::from_millis(500);
 /// The largest reply to a file.
 const MAX_REPLY: usize = 1 << 20;
+
+/// On whose terms things are brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// A store is taken over.
+    Import,
+    /// What was logged to a store is added.
+    Sync,
+}
+
+impl Way {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Import => "import",
+            Self::Sync => "sync",
+        }
+    }
+}
+
+/// A run or logged model that came from a store: as what it looked like there, and whether it is
+/// `active`, `deleted` or `gone` here.
+#[derive(Clone, Debug)]
+pub(crate) struct Came {
+    pub(crate) mark: Option<String>,
+    pub(crate) stage: String,
+}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Project {
@@ -49,13 +75,18 @@ impl Project {
         self.client.call(method, &path)
     }
 
-    /// Sends a batch of an import. Sending it twice is the same as once, so it is tried again.
+    /// Sends a batch of an import, or asks what came.
     pub(crate) async fn import(&self, kind: &str, body: &impl Serialize) -> Result<Value> {
+        self.bring(Way::Import, kind, body).await
+    }
+
+    /// Sends a batch. Sending it twice is the same as once, so it is tried again.
+    pub(crate) async fn bring(&self, way: Way, kind: &str, body: &impl Serialize) -> Result<Value> {
         let body = serde_json::to_value(body).map_err(|e| Failure::failed(e.to_string()))?;
         let mut tries = 0;
         loop {
             tries += 1;
-            let call = self.call(Method::POST, &["import", kind])?.body(body.clone());
+            let call = self.call(Method::POST, &[way.word(), kind])?.body(body.clone());
             match self.client.json(call).await {
                 Err(failure) if failure.exit() == Exit::Unavailable && tries < TRIES => {
                     tokio::time::sleep(WAIT * tries).await;
@@ -71,18 +102,45 @@ impl Project {
         runs: &[&str],
         logged_models: &[&str],
     ) -> Result<HashMap<String, Value>> {
-        let asked = json!({ "runs": runs, "logged_models": logged_models });
-        let mut here = self.import("check", &asked).await?;
+        let mut asked =
+            json!({ "runs": runs, "logged_models": logged_models, "series": !runs.is_empty() });
         let mut found = HashMap::new();
-        for kind in ["runs", "logged_models"] {
-            let Value::Array(items) = here[kind].take() else { continue };
-            for item in items {
-                if let Some(id) = item["id"].as_str() {
-                    found.insert(id.to_owned(), item);
+        loop {
+            let mut here = self.import("check", &asked).await?;
+            for kind in ["runs", "logged_models"] {
+                let Value::Array(items) = here[kind].take() else { continue };
+                for item in items {
+                    if let Some(id) = item["id"].as_str() {
+                        found.insert(id.to_owned(), item);
+                    }
                 }
             }
+            // What one request had no room for.
+            let left = here["left"].take();
+            let some = |kind: &str| left[kind].as_array().is_some_and(|ids| !ids.is_empty());
+            if !some("runs") && !some("logged_models") {
+                return Ok(found);
+            }
+            asked = left;
         }
-        Ok(found)
+    }
+
+    /// What came from a store, by id.
+    pub(crate) async fn came(&self, source: &str) -> Result<HashMap<String, Came>> {
+        let mut found = HashMap::new();
+        let mut after = String::new();
+        loop {
+            let page = self.import("marks", &json!({ "source": source, "after": after })).await?;
+            for one in page["marks"].as_array().into_iter().flatten() {
+                let text = |field: &str| one[field].as_str().map(str::to_owned);
+                let came = Came { mark: text("mark"), stage: text("stage").unwrap_or_default() };
+                found.insert(text("id").unwrap_or_default(), came);
+            }
+            match page["next"].as_str() {
+                Some(next) => next.clone_into(&mut after),
+                None => return Ok(found),
+            }
+        }
     }
 
     /// The files below a folder: their sizes and digests by path.
@@ -108,11 +166,17 @@ impl Project {
     }
 
     /// Sends a file, and checks that what was stored is what was read.
-    pub(crate) async fn put(&self, folder: &Folder, file: &str, size: u64, to: &str) -> Result<()> {
+    pub(crate) async fn put(
+        &self,
+        folder: &Folder,
+        file: &File,
+        to: &str,
+        from: (Way, &str),
+    ) -> Result<()> {
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.put_once(folder, file, size, to).await {
+            match self.put_once(folder, file, to, from).await {
                 Err(failure) if failure.exit() == Exit::Unavailable && tries < TRIES => {
                     tokio::time::sleep(WAIT * tries).await;
                 }
@@ -121,12 +185,18 @@ impl Project {
         }
     }
 
-    async fn put_once(&self, folder: &Folder, file: &str, size: u64, to: &str) -> Result<()> {
-        let mut path = vec!["import", "artifacts"];
+    async fn put_once(
+        &self,
+        folder: &Folder,
+        file: &File,
+        to: &str,
+        (way, source): (Way, &str),
+    ) -> Result<()> {
+        let mut path = vec![way.word(), "artifacts"];
         path.extend(to.split('/'));
-        path.extend(file.split('/'));
-        let call = self.call(Method::PUT, &path)?.streaming();
-        let call = call.header(CONTENT_LENGTH, HeaderValue::from(size));
+        path.extend(file.path.split('/'));
+        let call = self.call(Method::PUT, &path)?.query("source", Some(source)).streaming();
+        let call = call.header(CONTENT_LENGTH, HeaderValue::from(file.size));
         let sum = Arc::new(Mutex::new(Some(digest::Context::new(&digest::SHA256))));
         let seen = sum.clone();
         let pieces = folder.read(file).await?.inspect_ok(move |piece| {
@@ -145,7 +215,7 @@ impl Project {
         }
         Err(Failure::new(
             Exit::Verification,
-            format!("{to}/{file}: the server stored something else than was read"),
+            format!("{to}/{}: the server stored something else than was read", file.path),
         ))
     }
 }

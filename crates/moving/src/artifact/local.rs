@@ -1,10 +1,11 @@
 //! Files on this machine.
 
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
 use futures::stream::{self, BoxStream};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, Take};
 
 use super::{File, boxed};
 use crate::error::{Error, Result};
@@ -31,8 +32,9 @@ pub(super) fn files(folder: &Path) -> Result<Vec<File>> {
             if kind.is_dir() {
                 open.push((format!("{prefix}{name}/"), entry.path()));
             } else if kind.is_file() {
-                let size = entry.metadata().map_err(Error::reading(&folder))?.len();
-                found.push(File { path: format!("{prefix}{name}"), size });
+                let about = entry.metadata().map_err(Error::reading(&folder))?;
+                let path = format!("{prefix}{name}");
+                found.push(File { path, size: about.len(), modified: modified(&about) });
             }
         }
     }
@@ -40,10 +42,24 @@ pub(super) fn files(folder: &Path) -> Result<Vec<File>> {
     Ok(found)
 }
 
-pub(super) async fn read(folder: &Path, file: &str) -> Result<BoxStream<'static, Result<Bytes>>> {
-    let path = folder.join(file);
-    let opened = tokio::fs::File::open(&path).await.map_err(Error::reading(&path))?;
-    let next = move |mut open: tokio::fs::File| {
+fn modified(about: &std::fs::Metadata) -> i64 {
+    let since = about.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    since.and_then(|since| i64::try_from(since.as_micros()).ok()).unwrap_or_default()
+}
+
+pub(super) async fn read(folder: &Path, file: &File) -> Result<BoxStream<'static, Result<Bytes>>> {
+    let path = folder.join(&file.path);
+    // What was a file when it was found may be a link by now.
+    let real = tokio::fs::canonicalize(&path).await.map_err(Error::reading(&path))?;
+    let root = tokio::fs::canonicalize(folder).await.map_err(Error::reading(folder))?;
+    if !real.starts_with(&root) {
+        let why = format!("it leads out of {}", folder.display());
+        return Err(Error::malformed(path.display(), why));
+    }
+    let opened = tokio::fs::File::open(&real).await.map_err(Error::reading(&path))?;
+    // It may have grown meanwhile; what was added comes another time.
+    let opened = opened.take(file.size);
+    let next = move |mut open: Take<tokio::fs::File>| {
         let path = path.clone();
         async move {
             let mut piece = bytes::BytesMut::with_capacity(PIECE);

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use falaj_base::percent_decoded;
+
 /// A place where files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
@@ -86,7 +88,7 @@ pub fn local_path(uri: &str) -> Option<PathBuf> {
         let path = rest.strip_prefix("//").unwrap_or(rest);
         let path =
             path.strip_prefix("localhost").filter(|rest| rest.starts_with('/')).unwrap_or(path);
-        return Some(PathBuf::from(decoded(path)));
+        return Some(PathBuf::from(percent_decoded(path)));
     }
     let scheme = uri.split_once(':').map(|(scheme, _)| scheme);
     let word = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
@@ -94,21 +96,6 @@ pub fn local_path(uri: &str) -> Option<PathBuf> {
         Some(scheme) if scheme.len() > 1 && scheme.chars().all(word) => None,
         _ => Some(PathBuf::from(uri)),
     }
-}
-
-/// A URI's text with its percent signs resolved.
-fn decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        let hex = bytes.get(at + 1..at + 3).filter(|_| *byte == b'%');
-        let hex = hex.and_then(|hex| std::str::from_utf8(hex).ok());
-        let value = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        plain.push(value.unwrap_or(*byte));
-        at += if value.is_some() { 3 } else { 1 };
-    }
-    String::from_utf8_lossy(&plain).into_owned()
 }
 
 #[cfg(test)]

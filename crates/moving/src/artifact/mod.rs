@@ -3,6 +3,7 @@
 //! Must hold: a file is read from below the location that was asked for, and from nowhere else;
 //! links are not followed.
 
+mod allowed;
 mod local;
 mod location;
 mod s3;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use futures::Stream;
 
+pub use allowed::Allowed;
 pub use location::{Location, Roots, local_path};
 
 use crate::error::{Error, Result};
@@ -22,6 +24,8 @@ pub struct File {
     /// From the location, with slashes.
     pub path: String,
     pub size: u64,
+    /// When it was last written, in microseconds since 1970.
+    pub modified: i64,
 }
 
 /// A place whose files can be read.
@@ -51,14 +55,14 @@ impl Folder {
         }
     }
 
-    /// The bytes of a file as they are read.
+    /// The bytes of a file as they are read: as many as it had when it was found.
     pub async fn read(
         &self,
-        file: &str,
+        file: &File,
     ) -> Result<futures::stream::BoxStream<'static, Result<Bytes>>> {
         match self {
             Self::Local(folder) => local::read(folder, file).await,
-            Self::S3(bucket) => bucket.read(file).await,
+            Self::S3(bucket) => bucket.read(&file.path).await,
         }
     }
 }

@@ -48,7 +48,8 @@ impl Bucket {
                 let parts: Option<Vec<String>> =
                     parts.map(|parts| parts.map(|part| part.as_ref().to_owned()).collect());
                 let path = parts.filter(|parts| !parts.is_empty()).map(|parts| parts.join("/"));
-                Ok(path.map(|path| File { path, size: object.size }))
+                let modified = object.last_modified.timestamp_micros();
+                Ok(path.map(|path| File { path, size: object.size, modified }))
             })
             .try_collect()
             .await?;

@@ -8,9 +8,11 @@ mod runs;
 pub(crate) use registry::DELETED;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::record::{Experiment, Pairs, Stage};
+use crate::source::Reading;
 use crate::yaml;
 
 const META: &str = "meta.yaml";
@@ -18,15 +20,20 @@ const TRASH: &str = ".trash";
 /// The largest value of a parameter or tag that is read, and the largest file of points.
 const LARGEST_VALUE: u64 = 1 << 20;
 const LARGEST_SERIES: u64 = 4 << 30;
+/// How long a file may be empty before it counts as an empty value.
+const SETTLING: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct FileStore {
     folder: PathBuf,
+    reading: Reading,
 }
 
 impl FileStore {
-    pub(crate) fn open(folder: PathBuf) -> Result<Self> {
-        let store = Self { folder };
+    pub(crate) fn open(folder: PathBuf, reading: Reading) -> Result<Self> {
+        // The folder that was given may be a link; nothing in it is followed.
+        let folder = folder.canonicalize().unwrap_or(folder);
+        let store = Self { folder, reading };
         if store.experiment_folders()?.is_empty() {
             let why = "no experiment in it: give the folder that MLflow calls `mlruns`";
             return Err(Error::malformed(store.folder.display(), why));
@@ -36,6 +43,10 @@ impl FileStore {
 
     pub(crate) fn folder(&self) -> &Path {
         self.folder.parent().unwrap_or(&self.folder)
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.folder
     }
 
     pub(crate) fn moved_to(&self, below: &str) -> Option<PathBuf> {
@@ -88,13 +99,13 @@ fn folders(of: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn entries(of: &Path) -> Result<Vec<PathBuf>> {
-    if !of.is_dir() {
+    // Also the folder itself: a link could lead anywhere.
+    if !of.symlink_metadata().is_ok_and(|found| found.is_dir()) {
         return Ok(Vec::new());
     }
     let mut all = Vec::new();
     for entry in std::fs::read_dir(of).map_err(Error::reading(of))? {
         let entry = entry.map_err(Error::reading(of))?;
-        // A link could lead anywhere.
         if !entry.file_type().map_err(Error::reading(of))?.is_symlink() {
             all.push(entry.path());
         }
@@ -132,6 +143,18 @@ fn values(of: &Path) -> Result<Pairs> {
         .into_iter()
         .map(|(name, path)| Ok((name, read_text(&path, LARGEST_VALUE)?)))
         .collect()
+}
+
+/// The same of a folder that is being written to: MLflow opens a file before it writes the value,
+/// and what is empty for the moment must not be taken for a value.
+fn settled_values(of: &Path) -> Result<Pairs> {
+    let mut found = values(of)?;
+    let fresh = |name: &str| {
+        let written = of.join(name).metadata().and_then(|file| file.modified()).ok();
+        written.and_then(|at| at.elapsed().ok()).is_none_or(|age| age < SETTLING)
+    };
+    found.retain(|(name, value)| !value.is_empty() || !fresh(name));
+    Ok(found)
 }
 
 fn read_text(path: &Path, most: u64) -> Result<String> {

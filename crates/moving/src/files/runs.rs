@@ -3,9 +3,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::{FileStore, LARGEST_SERIES, META, folders, name, named_files, read_text, values};
+use super::{
+    FileStore, LARGEST_SERIES, META, folders, name, named_files, read_text, settled_values, values,
+};
 use crate::error::{Error, Result};
 use crate::record::{Dataset, Point, Run, Series, Stage};
+use crate::source::Reading;
 use crate::yaml;
 
 impl FileStore {
@@ -18,13 +21,29 @@ impl FileStore {
     pub(crate) fn runs(&self, experiment: &str, ids: &[String]) -> Result<Vec<Run>> {
         let folder = self.experiment_folder(experiment)?;
         let datasets = datasets(&folder.join("datasets"))?;
-        ids.iter().map(|id| run(&folder.join(id), experiment, &datasets)).collect()
+        let read = |id: &String| run(&folder.join(id), experiment, &datasets, self.reading);
+        ids.iter().map(read).collect()
+    }
+
+    /// Files of points only ever grow, so their sizes tell.
+    pub(crate) fn extents(&self, experiment: &str) -> Result<HashMap<String, String>> {
+        let folder = self.experiment_folder(experiment)?;
+        let mut found = HashMap::new();
+        for run in self.run_ids(experiment)? {
+            let mut sizes = falaj_base::SetDigest::default();
+            for (key, path) in named_files(&folder.join(&run).join("metrics"))? {
+                let size = path.metadata().map_or(0, |file| file.len());
+                sizes.add([falaj_base::digest::text(&key), size]);
+            }
+            found.insert(run, sizes.to_string());
+        }
+        Ok(found)
     }
 
     pub(crate) fn series(&self, experiment: &str, run: &str) -> Result<Vec<Series>> {
         let folder = self.experiment_folder(experiment)?.join(run).join("metrics");
         let read = |(key, path): (String, PathBuf)| {
-            Ok(Series { run: run.to_owned(), key, points: points(&path)? })
+            Ok(Series { run: run.to_owned(), key, points: points(&path, self.reading)? })
         };
         named_files(&folder)?.into_iter().map(read).collect()
     }
@@ -34,7 +53,13 @@ pub(super) fn is_run_id(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-fn run(folder: &Path, experiment: &str, datasets: &HashMap<String, Dataset>) -> Result<Run> {
+fn run(
+    folder: &Path,
+    experiment: &str,
+    datasets: &HashMap<String, Dataset>,
+    reading: Reading,
+) -> Result<Run> {
+    let values = if reading == Reading::Growing { settled_values } else { values };
     let meta = yaml::read(&folder.join(META))?;
     let tags = values(&folder.join("tags"))?;
     let tagged = tags.iter().find(|(key, _)| key == "mlflow.runName").map(|(_, name)| name.clone());
@@ -95,8 +120,12 @@ fn datasets(folder: &Path) -> Result<HashMap<String, Dataset>> {
 }
 
 /// Lines of `timestamp value step`, of which old ones have no step.
-fn points(path: &Path) -> Result<Vec<Point>> {
-    let text = read_text(path, LARGEST_SERIES)?;
+fn points(path: &Path, reading: Reading) -> Result<Vec<Point>> {
+    let mut text = read_text(path, LARGEST_SERIES)?;
+    if reading == Reading::Growing {
+        // What follows the last end of a line is still being written.
+        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+    }
     let mut points = Vec::new();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let point = point(line.trim()).ok_or_else(|| {

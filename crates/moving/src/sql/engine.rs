@@ -1,5 +1,6 @@
-//! One way to ask either database. SQLite is opened read-only; PostgreSQL is read in one snapshot,
-//! so that what goes on meanwhile is not half seen.
+//! One way to ask either database, which is only read. A whole store is read in one snapshot, so that
+//! what goes on meanwhile is not half seen. Of one that grows every statement is one of its own:
+//! a snapshot of SQLite would keep whoever logs waiting.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, NoTls};
 
 use crate::error::{Error, Result};
+use crate::source::Reading;
 
 #[derive(Debug)]
 pub(super) enum Engine {
@@ -65,13 +67,13 @@ impl Row {
 }
 
 impl Engine {
-    pub(super) fn sqlite(path: &Path) -> Result<Self> {
+    pub(super) fn sqlite(path: &Path, reading: Reading) -> Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let open = || {
             let connection = Connection::open_with_flags(path, flags)?;
             connection.busy_timeout(std::time::Duration::from_secs(10))?;
-            // A read transaction: one snapshot for all that is read.
-            connection.execute_batch("BEGIN; SELECT 1 FROM sqlite_master LIMIT 1;")?;
+            let begin = if reading == Reading::Whole { "BEGIN; " } else { "" };
+            connection.execute_batch(&format!("{begin}SELECT 1 FROM sqlite_master LIMIT 1;"))?;
             Ok(connection)
         };
         open().map(Box::new).map(Self::Sqlite).map_err(|cause: rusqlite::Error| Error::Read {
@@ -80,7 +82,7 @@ impl Engine {
         })
     }
 
-    pub(super) async fn postgres(url: &str) -> Result<Self> {
+    pub(super) async fn postgres(url: &str, reading: Reading) -> Result<Self> {
         let unreadable = || Error::Unsupported("this is not a postgresql:// URL".to_owned());
         let mut config: tokio_postgres::Config = url.parse().map_err(|_| unreadable())?;
         config.application_name("falaj import");
@@ -105,7 +107,10 @@ impl Engine {
             tokio::spawn(connection);
             client
         };
-        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        let begin = match reading {
+            Reading::Whole => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            Reading::Growing => "SET default_transaction_read_only = on",
+        };
         client.batch_execute(begin).await.map_err(Error::database)?;
         Ok(Self::Postgres(Box::new(client)))
     }

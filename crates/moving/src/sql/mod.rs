@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::record::{Experiment, Stage};
+use crate::source::Reading;
 use engine::{Engine, Row};
 
 /// How many ids one statement asks for.
@@ -27,13 +28,14 @@ pub(crate) struct SqlStore {
 }
 
 impl SqlStore {
-    pub(crate) async fn sqlite(path: &Path, workspace: &str) -> Result<Self> {
-        let folder = path.parent().map(Path::to_owned);
-        Self::new(Engine::sqlite(path)?, workspace, folder).await
+    pub(crate) async fn sqlite(path: &Path, workspace: &str, reading: Reading) -> Result<Self> {
+        // A bare name lies in the folder that the command runs in.
+        let folder = path.parent().map(|folder| Path::new(".").join(folder));
+        Self::new(Engine::sqlite(path, reading)?, workspace, folder).await
     }
 
-    pub(crate) async fn postgres(url: &str, workspace: &str) -> Result<Self> {
-        Self::new(Engine::postgres(url).await?, workspace, None).await
+    pub(crate) async fn postgres(url: &str, workspace: &str, reading: Reading) -> Result<Self> {
+        Self::new(Engine::postgres(url, reading).await?, workspace, None).await
     }
 
     async fn new(engine: Engine, workspace: &str, folder: Option<PathBuf>) -> Result<Self> {

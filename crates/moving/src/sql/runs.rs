@@ -101,6 +101,17 @@ impl SqlStore {
         Ok(found)
     }
 
+    /// Points are only ever added, so their number tells.
+    pub(crate) async fn extents(&self, experiment: &str) -> Result<HashMap<String, String>> {
+        let sql = format!(
+            "SELECT m.run_uuid, COUNT(*) FROM metrics m JOIN runs r ON r.run_uuid = m.run_uuid
+             WHERE r.experiment_id = {} GROUP BY m.run_uuid",
+            number(experiment)?
+        );
+        let rows = self.engine.query(&sql, &[]).await?;
+        Ok(rows.iter().map(|row| (row.text(0), row.text(1))).collect())
+    }
+
     pub(crate) async fn series(&self, run: &str) -> Result<Vec<Series>> {
         let (step, nan) = (self.column("metrics", "step"), self.column("metrics", "is_nan"));
         let sql =

@@ -56,7 +56,8 @@ impl Registry {
                 approval = promotion::allow(tx, id, &version, &target, &checked)?;
             }
             tell_alias(tx, (id, model), &alias, Some(number), most)?;
-            move_alias(tx, id, model, act, &alias, (old, Some(number)))?;
+            let content = Some(checked.content());
+            move_alias(tx, id, model, act, &alias, (old, Some(number)), content)?;
             put_on_record(tx, model, act, &alias, (old, Some(number)), (None, approval))
         };
         self.change((ctx, project), name, &MODEL_PROMOTE, not_there, change).await
@@ -77,14 +78,15 @@ impl Registry {
         let change = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
             let old = store::find(tx, model.id, &alias)?;
             tell_alias(tx, (id, model), &alias, None, most)?;
-            move_alias(tx, id, model, act, &alias, (old, None))?;
+            move_alias(tx, id, model, act, &alias, (old, None), None)?;
             put_on_record(tx, model, act, &alias, (old, None), (None, None))
         };
         self.change((ctx, project), name, &MODEL_PROMOTE, not_there, change).await
     }
 
-    /// Undoes the last move of an alias: it points again where it pointed before. Done twice, it
-    /// points where it pointed at first.
+    /// Undoes the last move of an alias: it points again where it pointed before, at the same
+    /// content or else by the rules of every promotion. Done twice, it points where it pointed at
+    /// first.
     pub async fn roll_alias_back(
         &self,
         ctx: &Ctx,
@@ -102,29 +104,35 @@ impl Registry {
             let model = models::id_of(tx, id, &wanted)?.ok_or_else(|| no_model(&wanted))?;
             before(tx, id, (model, &wanted), &named)
         };
-        let looked_at = self.db().read(back).await?;
         // Also what is gone back to must be what was signed.
-        if let Some(version) = &looked_at {
-            self.check_files(project, version).await?;
-        }
-        let looked_at = looked_at.map(|version| version.number);
+        let looked_at = match self.db().read(back).await? {
+            Some(version) => Some((version.number, self.check_files(project, &version).await?)),
+            None => None,
+        };
         let change = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
-            let target = before(tx, id, (model.id, &model.name), &alias)?;
-            let target = target.map(|version| version.number);
-            if target != looked_at {
+            let version = before(tx, id, (model.id, &model.name), &alias)?;
+            let target = version.as_ref().map(|version| version.number);
+            if target != looked_at.as_ref().map(|(number, _)| *number) {
                 let text = format!("The alias {alias} was moved meanwhile; look at it again");
-                return Err(Error::new(&code::CONFLICT, text));
+                return Err(Error::new(&code::CHANGED, text));
+            }
+            let mut approval = None;
+            if let (Some(version), Some((_, checked))) = (&version, &looked_at) {
+                let then = history::content(tx, model.id, (&alias, version.number))?;
+                let (to, now) = (Target::Alias(alias.clone()), (checked, then.as_deref()));
+                approval = promotion::allow_back(tx, id, version, &to, now)?;
             }
             let old = store::find(tx, model.id, &alias)?;
             tell_alias(tx, (id, model), &alias, target, most)?;
-            move_alias(tx, id, model, act, &alias, (old, target))?;
+            let content = looked_at.as_ref().map(|(_, checked)| checked.content());
+            move_alias(tx, id, model, act, &alias, (old, target), content)?;
             let rolled = Rolled {
                 name: model.name.clone(),
                 alias: alias.clone(),
                 version: target.map(|number| number.to_string()),
                 from: old.map(|number| number.to_string()),
             };
-            put_on_record(tx, model, act, &alias, (old, target), (Some(&rolled), None))?;
+            put_on_record(tx, model, act, &alias, (old, target), (Some(&rolled), approval))?;
             Ok(rolled)
         };
         self.change((ctx, project), name, &MODEL_PROMOTE, not_there, change).await
@@ -205,6 +213,7 @@ fn move_alias(
     act: &Act,
     alias: &str,
     (old, new): (Option<i64>, Option<i64>),
+    content: Option<&str>,
 ) -> Result<()> {
     if old == new {
         return Ok(());
@@ -214,8 +223,8 @@ fn move_alias(
         None => store::delete(tx, model.id, alias)?,
     }
     let text = |number: Option<i64>| number.map(|number| number.to_string());
-    let made =
-        Move { kind: Kind::Alias, subject: alias.to_owned(), old: text(old), new: text(new) };
+    let made = Move::new(Kind::Alias, alias, text(old).as_deref(), text(new).as_deref());
+    let made = made.with(content);
     history::append(tx, project, model.id, act, &made)
 }
 

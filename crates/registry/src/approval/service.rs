@@ -8,9 +8,10 @@ use serde_json::json;
 use super::approval::{Approval, ApprovalId, NewApproval, Status, Verb};
 use super::store;
 use crate::access::{Act, lock, no_version, resource};
+use crate::evidence::{Checked, State, store as evidence};
 use crate::promotion::Target;
 use crate::tag::check_text;
-use crate::version::Version;
+use crate::version::{Version, store as versions};
 use crate::{MODEL_PROMOTE, MODEL_READ, MODEL_WRITE, Registry};
 
 /// The longest note or reason, in characters.
@@ -30,9 +31,10 @@ impl Registry {
         let not_there = || no_version(&new.model, number);
         self.seen(ctx, project, &new.model, &MODEL_WRITE, not_there).await?;
         // What is asked about must be settled, or its first signature would make the request stale.
-        self.settled(project, &new.model, number).await?;
+        let checked = self.settled(project, &new.model, number).await?;
         let (id, note) = (project.id, new.note);
         let change = move |tx: &mut Tx<'_>, version: &Version, act: &Act| {
+            checked.check_still(tx, id, version)?;
             if let Some(open) = store::open(tx, version, &target)? {
                 let text = format!("the same is asked for by the open request {open}");
                 return Err(Error::new(&code::CONFLICT, text));
@@ -54,11 +56,16 @@ impl Registry {
         self.change_version((ctx, project), &new.model, number, &MODEL_WRITE, change).await
     }
 
-    async fn settled(&self, project: &Project, name: &str, number: i64) -> Result<()> {
+    /// The files of a version that can be approved.
+    async fn settled(&self, project: &Project, name: &str, number: i64) -> Result<Checked> {
         let (id, wanted) = (project.id, name.to_owned());
-        let find = move |tx: &mut Tx<'_>| crate::version::store::find(tx, id, &wanted, number);
+        let find = move |tx: &mut Tx<'_>| versions::find(tx, id, &wanted, number);
         let version = self.db().read(find).await?.ok_or_else(|| no_version(name, number))?;
-        self.check_files(project, &version).await.map(drop)
+        let checked = self.check_files(project, &version).await?;
+        if checked.state == State::Empty {
+            return Err(nothing_there(&version));
+        }
+        Ok(checked)
     }
 
     /// Decides an open request, or takes it back.
@@ -85,9 +92,20 @@ impl Registry {
             .write(move |tx| {
                 tx.lock(&lock(project, &model))?;
                 let mut kept = store::find(tx, project, id)?.ok_or_else(|| no_approval(&text))?;
-                kept.check_stale(tx, project)?;
+                if kept.approval.model != model {
+                    // Neither the lock nor the permission is for the name it has now.
+                    return Err(decided_meanwhile(format!("the model {model} was renamed")));
+                }
+                let version = versions::find(tx, project, &model, kept.number)?;
+                kept.check_stale(tx, version.as_ref())?;
                 check_decision(&ctx, &kept.approval, verb)?;
-                store::decide(tx, id, verb.status(), (&ctx, reason.as_deref()))?;
+                if let Some(version) = version.filter(|_| verb == Verb::Approve) {
+                    check_there(tx, &version)?;
+                }
+                let (from, to) = (kept.approval.status, verb.status());
+                if !store::decide(tx, id, (from, to), (&ctx, reason.as_deref()))? {
+                    return Err(decided_meanwhile("this request was decided".to_owned()));
+                }
                 let new = store::find(tx, project, id)?.ok_or_else(|| no_approval(&text))?.approval;
                 let data = json!(new);
                 let act = Act { ctx, action, resource, now: 0 };
@@ -151,7 +169,8 @@ impl Registry {
             let status = status.map_or("", Status::as_str);
             let mut found = store::before(tx, id, (before, status, &model), limit + 1)?;
             for kept in &mut found {
-                kept.check_stale(tx, id)?;
+                let version = versions::find(tx, id, &kept.approval.model, kept.number)?;
+                kept.check_stale(tx, version.as_ref())?;
             }
             Ok(found)
         };
@@ -185,6 +204,35 @@ fn check_decision(ctx: &Ctx, approval: &Approval, verb: Verb) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses to approve what is not there to be looked at: no files, or not yet signed again.
+fn check_there(tx: &mut Tx<'_>, version: &Version) -> Result<()> {
+    if version.files.is_none() {
+        return Ok(());
+    }
+    match evidence::digest(tx, (version.model, version.number))? {
+        Some((State::Signed, _)) => Ok(()),
+        Some((State::Empty, _)) => Err(nothing_there(version)),
+        _ => {
+            let (number, name) = (version.number, &version.name);
+            let text = format!("Version {number} of {name} is not signed; sign it and ask anew");
+            Err(Error::new(&code::CONFLICT, text).at("version"))
+        }
+    }
+}
+
+fn nothing_there(version: &Version) -> Error {
+    let text = format!(
+        "Version {} of {} has no files: there is nothing that somebody could approve. Upload them \
+         first.",
+        version.number, version.name
+    );
+    Error::new(&code::CONFLICT, text).at("version")
+}
+
+fn decided_meanwhile(what: String) -> Error {
+    Error::new(&code::CHANGED, format!("{what} meanwhile; look at it and try again"))
 }
 
 fn no_approval(id: &str) -> Error {

@@ -1,16 +1,15 @@
 //! Approvals in the database.
 
-use falaj_base::{Ctx, ProjectId, Result};
+use falaj_base::{Ctx, Error, ProjectId, Result, code};
 use falaj_store::db::{Row, Tx, params};
 use serde_json::json;
 
 use super::approval::{Approval, ApprovalId, Status};
 use crate::card::store as cards;
 use crate::evidence::store as evidence;
-
 use crate::promotion::Target;
 use crate::signing::Sha256;
-use crate::version::{Version, store as versions};
+use crate::version::Version;
 
 /// `fingerprint` is what the version was when it was asked for.
 pub(crate) const SCHEMA: &str = "
@@ -37,9 +36,8 @@ pub(super) struct Kept {
 
 impl Kept {
     /// Looks whether the version is still what was asked about.
-    pub(super) fn check_stale(&mut self, tx: &mut Tx<'_>, project: ProjectId) -> Result<()> {
-        let version = versions::find(tx, project, &self.approval.model, self.number)?;
-        let now = version.map(|version| fingerprint(tx, &version)).transpose()?;
+    pub(super) fn check_stale(&mut self, tx: &mut Tx<'_>, now: Option<&Version>) -> Result<()> {
+        let now = now.map(|version| fingerprint(tx, version)).transpose()?;
         self.approval.stale = now.as_ref() != Some(&self.fingerprint);
         Ok(())
     }
@@ -114,20 +112,21 @@ pub(super) fn before(
     tx.query(&sql, &params![project, id, status, model, limit])?.iter().map(read).collect()
 }
 
+/// Decides a request, unless it is not in the state that was decided on any more.
 pub(super) fn decide(
     tx: &mut Tx<'_>,
     id: ApprovalId,
-    status: Status,
+    (from, to): (Status, Status),
     (ctx, reason): (&Ctx, Option<&str>),
-) -> Result<()> {
+) -> Result<bool> {
     let now = tx.now();
-    tx.execute(
-        "UPDATE model_approval SET status = $2, decided_by = $3, decided_by_name = $4,
-             decided_at = $5, reason = $6
-         WHERE id = $1",
-        &params![id, status, ctx.principal.id, &ctx.principal.name, now, reason],
-    )
-    .map(drop)
+    let changed = tx.execute(
+        "UPDATE model_approval SET status = $3, decided_by = $4, decided_by_name = $5,
+             decided_at = $6, reason = $7
+         WHERE id = $1 AND status = $2",
+        &params![id, from, to, ctx.principal.id, &ctx.principal.name, now, reason],
+    )?;
+    Ok(changed == 1)
 }
 
 /// An open request for the same thing.
@@ -163,10 +162,14 @@ fn with_status(
     rows.first().map(|row| row.get("id")).transpose()
 }
 
-/// Uses an approval up.
+/// Uses an approval up: once, and not after it was withdrawn.
 pub(crate) fn spend(tx: &mut Tx<'_>, id: ApprovalId) -> Result<()> {
-    let sql = "UPDATE model_approval SET status = $2 WHERE id = $1";
-    tx.execute(sql, &params![id, Status::Used]).map(drop)
+    let sql = "UPDATE model_approval SET status = $2 WHERE id = $1 AND status = $3";
+    if tx.execute(sql, &params![id, Status::Used, Status::Approved])? == 1 {
+        return Ok(());
+    }
+    let text = format!("the approval {id} was used or withdrawn meanwhile; look at it again");
+    Err(Error::new(&code::CHANGED, text))
 }
 
 fn read(row: &Row) -> Result<Kept> {

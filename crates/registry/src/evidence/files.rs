@@ -60,12 +60,24 @@ impl Registry {
             let artifact = file.stamp();
             let sha256 = match known.get(artifact.as_str()) {
                 Some(same) if !file.artifact.is_whole() => same.sha256.clone(),
-                _ => sha256(&self.tracking().open_file(tenant, &file.artifact).await?).await?,
+                _ => self.sha256(tenant, file).await?,
             };
             let (path, size) = (file.path.clone(), file.artifact.size);
             all.push(SignedFile { path, sha256, size, artifact });
         }
         Ok(all)
+    }
+
+    async fn sha256(&self, tenant: TenantId, file: &File) -> Result<String> {
+        let upload = file.stamp();
+        if let Some(same) = self.turns().digest(&upload).filter(|_| !file.artifact.is_whole()) {
+            return Ok(same);
+        }
+        let found = sha256(&self.tracking().open_file(tenant, &file.artifact).await?).await?;
+        if !file.artifact.is_whole() {
+            self.turns().remember(upload, found.clone());
+        }
+        Ok(found)
     }
 
     /// What loading a file could do.

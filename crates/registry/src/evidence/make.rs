@@ -1,6 +1,7 @@
 //! Making the proof.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use falaj_base::{Ctx, Error, Result, code};
 use falaj_governance::tenancy::Project;
@@ -18,6 +19,9 @@ use crate::signing::{Manifest, sign};
 use crate::version::{Version, store as versions};
 use crate::{MODEL_WRITE, Registry};
 
+/// When to ask again for what is being made.
+pub(super) const SOON: Duration = Duration::from_secs(5);
+
 /// The largest list of requirements that is kept.
 const MAX_REQUIREMENTS: u64 = 256 << 10;
 
@@ -26,26 +30,45 @@ impl Registry {
     /// who asks right after registering has to wait for the worker.
     pub(crate) async fn evidence(&self, project: &Project, version: &Version) -> Result<Evidence> {
         let Some(folder) = &version.files else { return Ok(elsewhere(version)) };
+        let (kept, files) = self.quickly_made(project, version, folder).await?;
+        if files.is_none() {
+            return Ok(kept.evidence);
+        }
+        let turn = self.turns().take(project.tenant_id, (version.model, version.number)).await;
+        let Some(_turn) = turn else { return Ok(kept.evidence) };
+        // Whoever had the turn before has mostly made it.
+        let (kept, files) = self.quickly_made(project, version, folder).await?;
+        let Some(files) = files else { return Ok(kept.evidence) };
+        self.make(project, version, &kept, files).await
+    }
+
+    /// What is kept of a version, and its files if the proof is to be made of them and that does
+    /// not take long.
+    async fn quickly_made(
+        &self,
+        project: &Project,
+        version: &Version,
+        folder: &str,
+    ) -> Result<(Kept, Option<Vec<File>>)> {
         let of = (version.model, version.number);
         let kept = self.db().read(move |tx| store::find(tx, of)).await?;
-        let Some(kept) = kept else { return Ok(Evidence::new(State::Pending)) };
+        let Some(kept) = kept else { return Ok((Kept::nothing(), None)) };
         if !matches!(kept.evidence.state, State::Pending | State::Empty) {
-            return Ok(kept.evidence);
+            return Ok((kept, None));
         }
         let files = self.files(project.id, folder).await?;
         let unread = files.iter().filter(|file| !file.artifact.is_whole());
         let unread: u64 = unread.map(|file| file.artifact.size).sum();
         let nothing_new = kept.evidence.state == State::Empty && files.is_empty();
-        if nothing_new || unread > self.config().inline_hashing.bytes() {
-            return Ok(kept.evidence);
-        }
-        self.make(project, version, &kept, files).await
+        let quick = !nothing_new && unread <= self.config().inline_hashing.bytes();
+        Ok((kept, quick.then_some(files)))
     }
 
     /// The same however long it takes; for the worker.
     pub(super) async fn make_now(&self, project: &Project, version: &Version) -> Result<()> {
         let Some(folder) = &version.files else { return Ok(()) };
         let of = (version.model, version.number);
+        let _turn = self.turns().take_patiently(of).await;
         let kept = self.db().read(move |tx| store::find(tx, of)).await?;
         let Some(kept) = kept.filter(|kept| kept.evidence.state == State::Pending) else {
             return Ok(());
@@ -186,5 +209,6 @@ fn elsewhere(version: &Version) -> Evidence {
 pub(super) fn not_signed(version: &Version, evidence: &Evidence) -> Error {
     let why = evidence.reason.as_deref().unwrap_or("its signature is still being made");
     let text = format!("Version {} of {} is not signed: {why}", version.number, version.name);
-    Error::new(&code::CONFLICT, text)
+    let error = Error::new(&code::CONFLICT, text);
+    if evidence.state == State::Pending { error.retry_after(SOON) } else { error }
 }

@@ -13,6 +13,8 @@
 //!   registered, or nothing.
 //! - Making the evidence is idempotent: a worker does it right after registration, and whoever
 //!   needs it sooner does it at once. The first result stays.
+//! - The files of a version are read by one at a time, and by few at a time in all; whoever asks
+//!   meanwhile waits for the result, or is told to ask again.
 //! - A signature is checked against the files as they lie now, before a version is promoted or
 //!   loaded. A file that changed, vanished or came is a refusal with its name.
 //! - The private key leaves the database only sealed by the tenant's key.
@@ -27,9 +29,11 @@ mod make;
 mod record;
 mod service;
 pub(crate) mod store;
+mod turn;
 mod verify;
 mod worker;
 
 pub use record::{Evidence, SignedFile, State};
+pub(crate) use turn::Turns;
 pub use verify::Checked;
 pub(crate) use worker::worker;

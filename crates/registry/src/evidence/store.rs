@@ -39,6 +39,13 @@ pub(super) struct Kept {
     pub(super) attempts: i64,
 }
 
+impl Kept {
+    /// Of a version that nothing is kept of.
+    pub(super) fn nothing() -> Self {
+        Self { evidence: Evidence::new(State::Pending), pins: None, attempts: 0 }
+    }
+}
+
 /// Pins the files of a new version, as part of its registration. `most` files are pinned; a model
 /// with more is not signed at all.
 pub(crate) fn pin(

@@ -49,12 +49,18 @@ pub(crate) struct Move {
     pub(crate) subject: String,
     pub(crate) old: Option<String>,
     pub(crate) new: Option<String>,
+    /// What an alias was pointed at: see `Checked::content`. Unknown if it was not checked.
+    pub(crate) content: Option<String>,
 }
 
 impl Move {
     pub(crate) fn new(kind: Kind, subject: &str, old: Option<&str>, new: Option<&str>) -> Self {
         let (old, new) = (old.map(str::to_owned), new.map(str::to_owned));
-        Self { kind, subject: subject.to_owned(), old, new }
+        Self { kind, subject: subject.to_owned(), old, new, content: None }
+    }
+
+    pub(crate) fn with(self, content: Option<&str>) -> Self {
+        Self { content: content.map(str::to_owned), ..self }
     }
 }
 

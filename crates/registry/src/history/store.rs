@@ -7,6 +7,9 @@ use super::entry::{Entry, Kind, Move};
 use crate::access::Act;
 use crate::model::RegisteredId;
 
+/// `content` is what an alias was pointed at, for those who go back to it.
+pub(crate) const CONTENT: &str = "ALTER TABLE model_history ADD COLUMN content TEXT;";
+
 const COLUMNS: &str = "seq, at, kind, subject, old, new, actor, actor_name, request";
 
 /// Adds a move. Whoever moves something holds the model's lock, so the count has no gaps.
@@ -22,8 +25,8 @@ pub(crate) fn append(
     let now = tx.now();
     tx.execute(
         "INSERT INTO model_history (model, seq, project, kind, subject, old, new, at, actor,
-             actor_name, request)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+             actor_name, request, content)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         &params![
             model,
             last + 1,
@@ -36,6 +39,7 @@ pub(crate) fn append(
             act.ctx.principal.id,
             &act.ctx.principal.name,
             act.ctx.request.id.to_string(),
+            made.content.clone(),
         ],
     )
     .map(drop)
@@ -49,15 +53,29 @@ pub(crate) fn last(
     subject: &str,
 ) -> Result<Option<Move>> {
     let row = tx.query_opt(
-        "SELECT old, new FROM model_history WHERE model = $1 AND kind = $2 AND subject = $3
+        "SELECT old, new, content FROM model_history WHERE model = $1 AND kind = $2 AND subject = $3
          ORDER BY seq DESC LIMIT 1",
         &params![model, kind, subject],
     )?;
     row.map(|row| {
-        let (old, new) = (row.get("old")?, row.get("new")?);
-        Ok(Move { kind, subject: subject.to_owned(), old, new })
+        let (old, new, content) = (row.get("old")?, row.get("new")?, row.get("content")?);
+        Ok(Move { kind, subject: subject.to_owned(), old, new, content })
     })
     .transpose()
+}
+
+/// What a version was when an alias was last pointed at it.
+pub(crate) fn content(
+    tx: &mut Tx<'_>,
+    model: RegisteredId,
+    (alias, version): (&str, i64),
+) -> Result<Option<String>> {
+    let row = tx.query_opt(
+        "SELECT content FROM model_history WHERE model = $1 AND kind = $2 AND subject = $3
+           AND new = $4 ORDER BY seq DESC LIMIT 1",
+        &params![model, Kind::Alias, alias, version.to_string()],
+    )?;
+    Ok(row.map(|row| row.get::<Option<String>>("content")).transpose()?.flatten())
 }
 
 /// The moves before a number, the newest first.

@@ -42,7 +42,10 @@ pub(super) fn missing(policy: &Policy, case: &Case<'_>) -> Vec<String> {
         let verdict = serde_json::to_value(verdict).unwrap_or_default();
         missing.push(format!("the scan says {}", verdict.as_str().unwrap_or("unsafe")));
     }
-    if policy.four_eyes && !case.approved {
+    if policy.four_eyes && case.state == State::Empty {
+        // Whatever came later would be there unseen.
+        missing.push("it has no files that somebody could have approved".to_owned());
+    } else if policy.four_eyes && !case.approved {
         missing.push("nobody else has approved it".to_owned());
     }
     missing
@@ -91,7 +94,15 @@ mod tests {
             (&guarded, Some(&full), State::Signed, Some(Verdict::Safe), true, ""),
             (&guarded, Some(&half), State::Signed, None, true, "its card lacks limitations"),
             (&guarded, None, State::Signed, None, true, "its card lacks limitations, owner"),
-            (&guarded, Some(&full), State::Empty, None, true, "it is not signed"),
+            (&guarded, Some(&full), State::Elsewhere, None, true, "it is not signed"),
+            (
+                &guarded,
+                Some(&full),
+                State::Empty,
+                None,
+                true,
+                "it is not signed; it has no files that somebody could have approved",
+            ),
             (&guarded, Some(&full), State::Signed, None, false, "nobody else has approved it"),
             (
                 &guarded,

@@ -12,7 +12,7 @@ use super::target::Target;
 use crate::access::no_version;
 use crate::approval::{ApprovalId, store as approvals};
 use crate::card::store as cards;
-use crate::evidence::Checked;
+use crate::evidence::{Checked, State};
 use crate::version::{Version, store as versions};
 use crate::{MODEL_GOVERN, MODEL_PROMOTE, MODEL_READ, Registry};
 
@@ -72,7 +72,8 @@ pub(crate) fn guarded_place(
 }
 
 /// Lets a version pass to a target, or says what is missing. An approval that was needed is used up
-/// by it, and named. Part of the transaction that moves the version, under the model's lock.
+/// by it, and named. Part of the transaction that moves the version, under the model's lock: what
+/// was checked before must still be so.
 pub(crate) fn allow(
     tx: &mut Tx<'_>,
     project: ProjectId,
@@ -80,6 +81,7 @@ pub(crate) fn allow(
     target: &Target,
     checked: &Checked,
 ) -> Result<Option<ApprovalId>> {
+    checked.check_still(tx, project, version)?;
     let Some(policy) = store::find(tx, project)?.filter(|policy| policy.protects(target)) else {
         return Ok(None);
     };
@@ -104,4 +106,20 @@ pub(crate) fn allow(
         missing.join("; ")
     );
     Err(Error::new(&code::CONFLICT, text).at(target.parts().0))
+}
+
+/// The same for a target that the version held before, with `content`: if that is its content
+/// still, what let it pass then does so again. An emergency does not wait.
+pub(crate) fn allow_back(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    version: &Version,
+    target: &Target,
+    (checked, content): (&Checked, Option<&str>),
+) -> Result<Option<ApprovalId>> {
+    // What was empty then may be filled tomorrow: that is not a content to go back to.
+    if content == Some(checked.content()) && checked.state != State::Empty {
+        return checked.check_still(tx, project, version).map(|()| None);
+    }
+    allow(tx, project, version, target, checked)
 }

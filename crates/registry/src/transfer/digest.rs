@@ -1,11 +1,12 @@
-//! What is here of a model, in counts and digests.
+//! What is here of a model, in counts and digests. Rows are added up as they are read: a model may
+//! have any number of versions.
 
 use falaj_base::{ProjectId, Result, SetDigest, digest};
-use falaj_store::db::Tx;
+use falaj_store::db::{Tx, params};
 
 use super::wire::ModelHere;
 use crate::model::store as models;
-use crate::version::{Version, store as versions};
+use crate::version::Stage;
 
 pub(super) fn of_model(
     tx: &mut Tx<'_>,
@@ -15,14 +16,45 @@ pub(super) fn of_model(
 ) -> Result<ModelHere> {
     let (mut tags, mut aliases) = (SetDigest::default(), SetDigest::default());
     let mut all = SetDigest::default();
-    if let Some(model) = models::find(tx, project, name)? {
-        tags = SetDigest::of_pairs(model.tags.iter().map(|(key, value)| (&**key, &**value)));
-        for (alias, version) in &model.aliases {
-            aliases.add([digest::text(alias), version.cast_unsigned()]);
-        }
-        for version in versions::of_model(tx, project, name)? {
-            all.merge(of_version(&version));
-        }
+    if let Some(model) = models::id_of(tx, project, name)? {
+        let of = params![model];
+        let sql = "SELECT key, value FROM registered_model_tag WHERE model = $1";
+        tx.scan(sql, &of, |row| {
+            let (key, value) = (row.get::<String>("key")?, row.get::<String>("value")?);
+            tags.merge(SetDigest::of_pairs([(key.as_str(), value.as_str())]));
+            Ok(())
+        })?;
+        let sql = "SELECT alias, version FROM model_alias WHERE model = $1";
+        tx.scan(sql, &of, |row| {
+            let (alias, version) = (row.get::<String>("alias")?, row.get::<i64>("version")?);
+            aliases.add([digest::text(&alias), version.cast_unsigned()]);
+            Ok(())
+        })?;
+        let sql = "SELECT version, stage, description, source, location, run_id
+                   FROM model_version WHERE model = $1";
+        tx.scan(sql, &of, |row| {
+            let text = |column: &str| -> Result<u64> {
+                let text = row.get::<Option<String>>(column)?;
+                Ok(digest::text(text.as_deref().unwrap_or("")))
+            };
+            all.add([
+                row.get::<i64>("version")?.cast_unsigned(),
+                digest::text(row.get::<Stage>("stage")?.as_str()),
+                text("description")?,
+                text("source")?,
+                text("location")?,
+                text("run_id")?,
+            ]);
+            Ok(())
+        })?;
+        // A version counts with each of its tags, so that a lost tag is a difference.
+        let sql = "SELECT version, key, value FROM model_version_tag WHERE model = $1";
+        tx.scan(sql, &of, |row| {
+            let (key, value) = (row.get::<String>("key")?, row.get::<String>("value")?);
+            let version = row.get::<i64>("version")?.cast_unsigned();
+            all.add([version, digest::text(&key), digest::text(&value)]);
+            Ok(())
+        })?;
     }
     Ok(ModelHere {
         name: name.to_owned(),
@@ -30,23 +62,6 @@ pub(super) fn of_model(
         tags: tags.to_string(),
         aliases: aliases.to_string(),
         versions: all.to_string(),
+        left_out: Vec::new(),
     })
-}
-
-/// A version counts with each of its tags, so that a lost tag is a difference.
-fn of_version(version: &Version) -> SetDigest {
-    let mut digest = SetDigest::default();
-    let text = |text: Option<&String>| digest::text(text.map_or("", String::as_str));
-    digest.add([
-        version.number.cast_unsigned(),
-        digest::text(version.stage.as_str()),
-        text(version.description.as_ref()),
-        digest::text(&version.source),
-        digest::text(&version.location),
-        text(version.run_id.as_ref()),
-    ]);
-    for (key, value) in &version.tags {
-        digest.add([version.number.cast_unsigned(), digest::text(key), digest::text(value)]);
-    }
-    digest
 }

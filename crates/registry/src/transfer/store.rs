@@ -17,10 +17,9 @@ pub(super) fn update_model(tx: &mut Tx<'_>, model: &Model) -> Result<()> {
     model.tags.iter().try_for_each(|(key, value)| models::set_tag(tx, model.id, key, value))
 }
 
-/// Brings a version that is here up to date; where it comes from stays.
+/// Brings a version that is here up to date; where it comes from and its stage stay.
 pub(super) fn update_version(tx: &mut Tx<'_>, version: &Version) -> Result<()> {
     let of = (version.model, version.number);
     versions::describe(tx, of, version.description.as_deref(), version.updated_at)?;
-    versions::set_stage(tx, of, version.stage, version.updated_at)?;
     version.tags.iter().try_for_each(|(key, value)| versions::set_tag(tx, of, key, value))
 }

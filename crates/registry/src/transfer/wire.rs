@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A version. Times are in milliseconds since 1970.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct VersionIn {
     pub(super) version: i64,
@@ -28,7 +28,7 @@ pub(super) struct VersionIn {
 }
 
 /// A model, with some or all of its versions.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ModelIn {
     pub(super) name: String,
@@ -65,6 +65,23 @@ pub(super) struct ModelHere {
     pub(super) tags: String,
     pub(super) aliases: String,
     pub(super) versions: String,
+    /// Moves that did not come along.
+    pub(super) left_out: Vec<LeftOut>,
+}
+
+/// An alias or a stage that a version had there and did not get here: a rule is in the way, or its
+/// files could not be checked.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct LeftOut {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) alias: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stage: Option<String>,
+    pub(super) version: i64,
+    /// Where the alias points, or the stage that the version is in, instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) instead: Option<String>,
+    pub(super) why: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

@@ -6,6 +6,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use falaj_base::Result;
 use falaj_mlflow::error::{missing, required_text};
+use falaj_mlflow::names::check_path;
 use falaj_mlflow::{Api, Call, Places, wire as read};
 use falaj_tracking::artifact::http::serve;
 use falaj_web::{Doc, Endpoint};
@@ -252,6 +253,7 @@ async fn file(r: Arc<Registry>, call: Call, request: Request) -> Result<Response
     let asked: InVersion = read::from_query(request.uri().query().unwrap_or(""))?;
     let (name, number) = which(asked.name, asked.version)?;
     let path = asked.path.filter(|path| !path.is_empty()).ok_or_else(|| missing("path"))?;
+    check_path(&path)?;
     let (artifact, content) = r.open_version_file(&call, (&name, number), &path).await?;
     serve(&artifact, &content, request.headers())
 }

@@ -147,7 +147,7 @@ impl Registry {
     }
 
     /// A run of the project, if the caller may read it.
-    async fn readable(&self, call: &Call, run: Option<&str>) -> Result<Option<String>> {
+    pub(crate) async fn readable(&self, call: &Call, run: Option<&str>) -> Result<Option<String>> {
         let Some(run) = run else { return Ok(None) };
         let found = self.tracking().run_in(call.place.id, run).await?;
         let readable = found.is_some_and(|run| {

@@ -3,8 +3,9 @@
 //! The text comes from a client and is handed to other clients, which fetch from it. It is never a
 //! path on this machine, and nothing in it climbs.
 
-use falaj_base::{Error, Result};
+use falaj_base::{Error, Result, percent_decoded};
 use falaj_mlflow::error::refused;
+use falaj_tracking::artifact::collects_tokens;
 
 use super::stage::Stage;
 use crate::access::shown;
@@ -90,10 +91,8 @@ impl Source {
                 .filter(|_| !rest.contains(['?', '#']))
                 .map(Self::Artifacts)
                 .ok_or_else(|| not_inside(source, "run_id")),
-            // Another spelling of our own files, which would pass by the checks of the above.
-            "http" | "https" if decoded(source).contains("/mlflow-artifacts/artifacts") => {
-                Err(not_inside(source, "run_id"))
-            }
+            // Our own files by another spelling, or a host to which clients would send their tokens.
+            _ if collects_tokens(source) => Err(not_inside(source, "run_id")),
             _ if has_path(rest) => Ok(Self::Elsewhere),
             _ => Err(no_absolute_path(source)),
         }
@@ -184,23 +183,11 @@ fn has_path(rest: &str) -> bool {
     path.starts_with('/') && !path.trim_matches('/').is_empty()
 }
 
-/// The text with all its percent signs resolved. What is no text then is left as it is: nobody
-/// reads a path from it either.
+/// The text with all its percent signs resolved, until there are none.
 fn decoded(text: &str) -> String {
     let mut text = text.to_owned();
     loop {
-        let bytes = text.as_bytes();
-        let mut plain = Vec::with_capacity(bytes.len());
-        let mut at = 0;
-        while let Some(byte) = bytes.get(at) {
-            let hex = bytes.get(at + 1..at + 3).filter(|_| *byte == b'%');
-            let hex = hex.and_then(|hex| std::str::from_utf8(hex).ok());
-            let hex = hex.filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()));
-            let value = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-            plain.push(value.unwrap_or(*byte));
-            at += if value.is_some() { 3 } else { 1 };
-        }
-        let next = String::from_utf8_lossy(&plain).into_owned();
+        let next = percent_decoded(&text);
         if next.len() >= text.len() {
             return next;
         }
@@ -274,6 +261,8 @@ mod tests {
             "s3://b/..%5cx",
             "s3://b/x%00",
             "s3://b/\n",
+            "https://h/model",
+            "HTTP://h/model",
             "https://h/api/2.0/mlflow-artifacts/artifacts/1/r",
             "https://h/api/2.0/mlflow%2dartifacts/artifacts/1/r",
         ] {

@@ -100,14 +100,6 @@ pub(super) fn heads(
     Ok(found)
 }
 
-/// All versions of a model, whole.
-pub(crate) fn of_model(tx: &mut Tx<'_>, project: ProjectId, name: &str) -> Result<Vec<Version>> {
-    let narrowed = Narrowed { names: Some(vec![name.to_owned()]), runs: None };
-    let mut found = heads(tx, project, &narrowed)?;
-    complete(tx, &mut found)?;
-    Ok(found)
-}
-
 /// Those of their tags that have one of these keys.
 pub(super) fn tags_named(
     tx: &mut Tx<'_>,

@@ -15,15 +15,48 @@ use crate::model::store as models;
 use crate::promotion::{self, Target};
 use crate::{MODEL_PROMOTE, Registry};
 
+/// Where a version goes.
+#[derive(Clone, Copy, Debug)]
+struct Transition {
+    stage: Stage,
+    archive_others: bool,
+    /// When it went there, if it did so elsewhere before it came here.
+    at: Option<i64>,
+}
+
 impl Registry {
     /// Moves a version to a stage, and the others there to the archive if asked to.
     pub async fn set_stage(
         &self,
         ctx: &Ctx,
         project: &Project,
-        (name, number): (&str, i64),
+        version: (&str, i64),
         stage: Stage,
         archive_others: bool,
+    ) -> Result<Version> {
+        let to = Transition { stage, archive_others, at: None };
+        self.transition(ctx, project, version, to).await
+    }
+
+    /// The same for a version that was in the stage before it came here: it keeps its time.
+    pub(crate) async fn bring_to_stage(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        version: (&str, i64),
+        stage: Stage,
+        at: i64,
+    ) -> Result<Version> {
+        let to = Transition { stage, archive_others: false, at: Some(at) };
+        self.transition(ctx, project, version, to).await
+    }
+
+    async fn transition(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        (name, number): (&str, i64),
+        Transition { stage, archive_others, at }: Transition,
     ) -> Result<Version> {
         if archive_others && !stage.is_active() {
             return Err(refused(format!(
@@ -51,7 +84,7 @@ impl Registry {
                 moves.extend(others.map(|other| (other, stage, Stage::Archived)));
             }
             for (number, from, to) in &moves {
-                store::set_stage(tx, (old.model, *number), *to, act.now)?;
+                store::set_stage(tx, (old.model, *number), *to, at.unwrap_or(act.now))?;
                 if from != to {
                     let subject = number.to_string();
                     let (old_stage, new_stage) = (from.as_str(), to.as_str());
@@ -59,7 +92,9 @@ impl Registry {
                     history::append(tx, id, old.model, act, &made)?;
                 }
             }
-            models::touch(tx, old.model, act.now)?;
+            if at.is_none() {
+                models::touch(tx, old.model, act.now)?;
+            }
             let new = store::find(tx, id, &old.name, old.number)?;
             let new = new.ok_or_else(|| no_version(&old.name, old.number))?;
             let archived: Vec<String> =

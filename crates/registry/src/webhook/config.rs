@@ -24,7 +24,7 @@ pub struct WebhooksConfig {
     pub max_attempts: u32,
     /// The longest pause between two attempts; the first is a second, and each is twice the last.
     pub longest_pause: HumanDuration,
-    /// How many webhooks are served at the same time.
+    /// How many webhooks are served at the same time, at most half of them for one tenant.
     #[schemars(range(min = 1, max = 1000))]
     pub concurrency: usize,
     /// The most deliveries that wait for one webhook; what happens beyond is not told to it.

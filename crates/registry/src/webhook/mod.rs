@@ -8,6 +8,7 @@
 //! - A delivery is written in the transaction of the change it tells of, so none is lost in a
 //!   crash and none is made up. It is sent always under the same delivery id, a bounded number of
 //!   times, and those of one webhook in order.
+//! - One receiver that is slow, or has much waiting, does not hold up the others.
 //! - Connections go only to hosts in `registry.webhooks.allowed_hosts`, by the scheme listed there.
 //!   The address is looked at when connecting: one that is not public is refused unless private
 //!   ones are allowed. No redirect is followed and no proxy is used.
@@ -16,6 +17,7 @@
 //! Not here: the event log, which tells the platform's own parts.
 
 mod address;
+mod attempt;
 mod config;
 mod delivery;
 mod event;

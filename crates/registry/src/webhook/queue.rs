@@ -61,10 +61,12 @@ pub(crate) fn tell(
     let prompt = models::tag(tx, model, IS_PROMPT)?;
     let prompt = prompt.is_some_and(|value| value.eq_ignore_ascii_case("true"));
     let Some(event) = told.event(prompt) else { return Ok(()) };
-    let wanting = store::wanting(tx, project, event)?;
-    if wanting.is_empty() {
+    if store::wanting(tx, project, event)?.is_empty() {
         return Ok(());
     }
+    // Those that are there now stay until this is queued.
+    tx.lock_shared(&store::lock(project))?;
+    let wanting = store::wanting(tx, project, event)?;
     let payload = envelope(event, &data(prompt), tx.now());
     let payload = serde_json::to_string(&payload).map_err(Error::internal)?;
     for webhook in wanting {

@@ -23,11 +23,11 @@ pub(super) struct Said {
 }
 
 /// Something to send.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Parcel<'a> {
     pub(super) url: &'a str,
     pub(super) id: &'a str,
-    pub(super) payload: &'a str,
+    pub(super) payload: String,
     /// In seconds since 1970.
     pub(super) now: i64,
 }
@@ -59,10 +59,10 @@ impl Sender {
             .header("X-MLflow-Delivery-Id", parcel.id)
             .header("X-MLflow-Timestamp", &timestamp);
         if let Some(secret) = secret {
-            let signature = signature(secret, parcel.id, &timestamp, parcel.payload);
+            let signature = signature(secret, parcel.id, &timestamp, &parcel.payload);
             request = request.header("X-MLflow-Signature", signature);
         }
-        let mut response = request.body(parcel.payload.to_owned()).send().await.map_err(why)?;
+        let mut response = request.body(parcel.payload).send().await.map_err(why)?;
         let status = response.status().as_u16();
         let retry_after = response.headers().get(header::RETRY_AFTER);
         let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());

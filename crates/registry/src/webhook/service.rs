@@ -78,7 +78,7 @@ impl Registry {
         let most = self.config().webhooks.max_per_project;
         self.db()
             .write(move |tx| {
-                tx.lock(&format!("webhooks/{}", of.1))?;
+                tx.lock(&store::lock(of.1))?;
                 if store::count(tx, of.1)? >= most {
                     return Err(refused(format!(
                         "A project has at most {most} webhooks (registry.webhooks.max_per_project)"
@@ -146,7 +146,7 @@ impl Registry {
         let (ctx, of, id, now) = (ctx.clone(), project.id, id.to_owned(), self.tracking().now_ms());
         self.db()
             .write(move |tx| {
-                tx.lock(&format!("webhooks/{of}"))?;
+                tx.lock(&store::lock(of))?;
                 let old = store::find(tx, of, &id)?.ok_or_else(|| no_webhook(&id))?;
                 let mut new = old.clone();
                 new.name = given.name.unwrap_or(new.name);
@@ -180,6 +180,8 @@ impl Registry {
         let (ctx, of, id) = (ctx.clone(), project.id, id.to_owned());
         self.db()
             .write(move |tx| {
+                // Nobody queues for it from here on.
+                tx.lock(&store::lock(of))?;
                 let old = store::find(tx, of, &id)?.ok_or_else(|| no_webhook(&id))?;
                 store::delete(tx, &id)?;
                 let change = Change::new(&WEBHOOK_WRITE, &resource)
@@ -222,8 +224,7 @@ impl Registry {
         let now = self.db().now();
         let payload = envelope(event, &event.example(), now).to_string();
         let id = Uuid::now_v7().to_string();
-        let parcel =
-            Parcel { url: &webhook.url, id: &id, payload: &payload, now: now.micros() / 1_000_000 };
+        let parcel = Parcel { url: &webhook.url, id: &id, payload, now: now.micros() / 1_000_000 };
         Ok(self.sender().send(parcel, secret.as_ref().map(|secret| secret.as_slice())).await)
     }
 

@@ -1,5 +1,7 @@
 //! Webhooks and what waits to be sent, in the database.
 
+use std::time::Duration;
+
 use falaj_base::{ProjectId, Result, TenantId, Timestamp};
 use falaj_store::db::{Row, Tx, params};
 
@@ -19,6 +21,16 @@ pub(crate) const SCHEMA: &str = "
         attempts INTEGER NOT NULL, due_at INTEGER NOT NULL);
     CREATE INDEX webhook_delivery_due ON webhook_delivery (due_at, id);
     CREATE INDEX webhook_delivery_webhook ON webhook_delivery (webhook, id);";
+
+/// `paused_until` is when a webhook may be served again. `queued_at` orders what waits for it.
+/// Deliveries of webhooks that were deleted at the same moment are left from before.
+pub(crate) const TURNS: &str = "
+    DELETE FROM webhook_delivery WHERE webhook NOT IN (SELECT id FROM webhook);
+    DROP INDEX webhook_delivery_due;
+    DROP INDEX webhook_delivery_webhook;
+    ALTER TABLE webhook_delivery RENAME COLUMN due_at TO queued_at;
+    CREATE INDEX webhook_delivery_order ON webhook_delivery (webhook, queued_at, id);
+    ALTER TABLE webhook ADD COLUMN paused_until INTEGER NOT NULL DEFAULT 0;";
 
 const COLUMNS: &str = "id, name, description, url, events, active, created_at, updated_at";
 
@@ -49,11 +61,16 @@ pub(super) fn insert(
     .map(drop)
 }
 
-/// Writes a webhook anew; a secret that is not given stays.
+/// What is held by whoever changes the webhooks of a project, and shared by who queues for them.
+pub(super) fn lock(project: ProjectId) -> String {
+    format!("webhooks/{project}")
+}
+
+/// Writes a webhook anew; a secret that is not given stays. It is tried at once.
 pub(super) fn update(tx: &mut Tx<'_>, webhook: &Webhook, secret: Option<Vec<u8>>) -> Result<()> {
     tx.execute(
         "UPDATE webhook SET name = $2, description = $3, url = $4, events = $5,
-             secret = COALESCE($6, secret), active = $7, updated_at = $8
+             secret = COALESCE($6, secret), active = $7, updated_at = $8, paused_until = 0
          WHERE id = $1",
         &params![
             &webhook.id,
@@ -69,6 +86,7 @@ pub(super) fn update(tx: &mut Tx<'_>, webhook: &Webhook, secret: Option<Vec<u8>>
     .map(drop)
 }
 
+/// With all that waits for it.
 pub(super) fn delete(tx: &mut Tx<'_>, id: &str) -> Result<()> {
     tx.execute("DELETE FROM webhook_delivery WHERE webhook = $1", &params![id])?;
     tx.execute("DELETE FROM webhook WHERE id = $1", &params![id]).map(drop)
@@ -121,22 +139,55 @@ pub(super) fn queue(
     event: Event,
     payload: &str,
 ) -> Result<()> {
-    // Behind those that wait for another attempt.
-    let last = "SELECT MAX(due_at) AS due_at FROM webhook_delivery WHERE webhook = $1";
-    let last: Option<Timestamp> = tx.query_one(last, &params![webhook])?.get("due_at")?;
-    let due = last.map_or(tx.now(), |last| last.max(tx.now()));
+    // Behind all that wait, whatever the clocks of several servers say.
+    let last = "SELECT MAX(queued_at) AS last FROM webhook_delivery WHERE webhook = $1";
+    let last: Option<Timestamp> = tx.query_one(last, &params![webhook])?.get("last")?;
+    let now = tx.now();
+    let queued = last.map_or(now, |last| now.max(last + Duration::from_micros(1)));
     tx.execute(
-        "INSERT INTO webhook_delivery (id, webhook, event, payload, attempts, due_at)
+        "INSERT INTO webhook_delivery (id, webhook, event, payload, attempts, queued_at)
          VALUES ($1, $2, $3, $4, 0, $5)",
-        &params![id, webhook, event.text(), payload, due],
+        &params![id, webhook, event.text(), payload, queued],
     )
     .map(drop)
 }
 
-/// One thing to be sent, and where to.
+/// A webhook that something waits for, and whose it is.
 #[derive(Clone, Debug)]
-pub(super) struct Due {
+pub(super) struct Ready {
     pub(super) id: String,
+    pub(super) tenant: TenantId,
+}
+
+/// The next webhooks that can be served, in a circle that begins after one of them; up to `most` of
+/// either half. Those of one tenant can be left out.
+pub(super) fn ready(
+    tx: &mut Tx<'_>,
+    after: &str,
+    without: Option<TenantId>,
+    most: usize,
+) -> Result<Vec<Ready>> {
+    let without = without.map(|tenant| tenant.to_string()).unwrap_or_default();
+    let now = tx.now();
+    let mut all = Vec::new();
+    for half in ["w.id > $1", "w.id <= $1"] {
+        let sql = format!(
+            "SELECT w.id, w.tenant FROM webhook w
+             WHERE {half} AND w.active = 1 AND w.paused_until <= $2 AND w.tenant <> $3
+               AND EXISTS (SELECT 1 FROM webhook_delivery d WHERE d.webhook = w.id)
+             ORDER BY w.id LIMIT $4"
+        );
+        for row in tx.query(&sql, &params![after, now, &without, most])? {
+            all.push(Ready { id: row.get("id")?, tenant: row.get("tenant")? });
+        }
+    }
+    Ok(all)
+}
+
+/// One thing to be sent, and where to.
+#[derive(Debug)]
+pub(super) struct Next {
+    pub(super) delivery: String,
     pub(super) webhook: String,
     pub(super) tenant: TenantId,
     pub(super) url: String,
@@ -145,28 +196,26 @@ pub(super) struct Due {
     pub(super) attempts: u32,
 }
 
-/// What is due, in the order it came.
-pub(super) fn due(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<Due>> {
+/// What comes next for a webhook, if it can be served.
+pub(super) fn next(tx: &mut Tx<'_>, webhook: &str) -> Result<Option<Next>> {
     let now = tx.now();
-    let rows = tx.query(
-        "SELECT d.id, d.webhook, w.tenant, w.url, w.secret, d.payload, d.attempts
+    let row = tx.query_opt(
+        "SELECT d.id, w.tenant, w.url, w.secret, d.payload, d.attempts
          FROM webhook_delivery d JOIN webhook w ON w.id = d.webhook
-         WHERE d.due_at <= $1 AND w.active = 1 ORDER BY d.due_at, d.id LIMIT $2",
-        &params![now, limit],
+         WHERE d.webhook = $1 AND w.active = 1 AND w.paused_until <= $2
+         ORDER BY d.queued_at, d.id LIMIT 1",
+        &params![webhook, now],
     )?;
-    rows.iter()
-        .map(|row| {
-            Ok(Due {
-                id: row.get("id")?,
-                webhook: row.get("webhook")?,
-                tenant: row.get("tenant")?,
-                url: row.get("url")?,
-                secret: row.get("secret")?,
-                payload: row.get("payload")?,
-                attempts: row.get("attempts")?,
-            })
-        })
-        .collect()
+    let Some(row) = row else { return Ok(None) };
+    Ok(Some(Next {
+        delivery: row.get("id")?,
+        webhook: webhook.to_owned(),
+        tenant: row.get("tenant")?,
+        url: row.get("url")?,
+        secret: row.get("secret")?,
+        payload: row.get("payload")?,
+        attempts: row.get("attempts")?,
+    }))
 }
 
 /// The sealed secret of a webhook.
@@ -179,12 +228,16 @@ pub(super) fn done(tx: &mut Tx<'_>, id: &str) -> Result<()> {
     tx.execute("DELETE FROM webhook_delivery WHERE id = $1", &params![id]).map(drop)
 }
 
-/// Puts off a delivery that failed, and with it the later ones of the same webhook.
-pub(super) fn postpone(tx: &mut Tx<'_>, due: &Due, until: Timestamp) -> Result<()> {
+/// Notes that a delivery was tried in vain.
+pub(super) fn count_attempt(tx: &mut Tx<'_>, delivery: &str) -> Result<()> {
     let sql = "UPDATE webhook_delivery SET attempts = attempts + 1 WHERE id = $1";
-    tx.execute(sql, &params![&due.id])?;
-    let sql = "UPDATE webhook_delivery SET due_at = $2 WHERE webhook = $1 AND due_at < $2";
-    tx.execute(sql, &params![&due.webhook, until]).map(drop)
+    tx.execute(sql, &params![delivery]).map(drop)
+}
+
+/// Sends a webhook nothing until then.
+pub(super) fn pause(tx: &mut Tx<'_>, webhook: &str, until: Timestamp) -> Result<()> {
+    let sql = "UPDATE webhook SET paused_until = $2 WHERE id = $1";
+    tx.execute(sql, &params![webhook, until]).map(drop)
 }
 
 fn events_text(events: &[Event]) -> String {

@@ -1,29 +1,29 @@
-//! Sends what waits.
+//! Serves the webhooks that something waits for, in turn.
+//!
+//! Must hold:
+//! - Each webhook is served by itself: one that is slow holds up its own deliveries and nobody
+//!   else's. No tenant has more than half of the places.
+//! - A turn is short, and whoever had one waits for the others: none is passed over.
+//! - At most one payload of each webhook that is being served is in memory.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use falaj_base::{HumanDuration, Result};
+use falaj_base::{Result, TenantId};
 use falaj_store::worker::Worker;
-use futures::StreamExt;
-use zeroize::Zeroizing;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 
-use super::delivery::is_temporary;
-use super::send::Parcel;
-use super::service::PURPOSE;
-use super::store::{self, Due};
+use super::store::{self, Ready};
 use crate::Registry;
 
-/// How much one look at the table finds.
-const BATCH: usize = 500;
-
-/// How many deliveries one webhook gets before the others have their turn.
+/// How many deliveries a webhook gets before the others have their turn, and for how long.
 const TURN: usize = 5;
+const TURN_TIME: Duration = Duration::from_secs(5);
 
 /// The longest pause between two looks: a delivery that failed is tried again in time.
 const EVERY: Duration = Duration::from_secs(1);
-
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) fn worker(registry: &Registry) -> Worker {
     let (signal, registry) = (registry.told(), registry.clone());
@@ -38,90 +38,115 @@ impl Registry {
     /// Sends everything that is due. Webhooks are served side by side, the deliveries of one in
     /// order; one that fails waits, and its later ones with it.
     pub async fn deliver_due(&self) -> Result<()> {
+        let mut turns = FuturesUnordered::new();
+        let outcome = self.serve_all(&mut turns).await;
+        // After a failure of ours, what is on its way still ends: sent twice is not nice.
+        while turns.next().await.is_some() {}
+        outcome
+    }
+
+    async fn serve_all<'a>(&'a self, turns: &mut FuturesUnordered<Turn<'a>>) -> Result<()> {
+        let mut places = Places::new(self.config().webhooks.concurrency);
+        let told = self.told();
         loop {
-            let due = self.db().read(|tx| store::due(tx, BATCH)).await?;
-            if due.is_empty() {
+            loop {
+                let next = self.next_in_turn(&mut places).await?;
+                if next.is_empty() {
+                    break;
+                }
+                turns.extend(next.into_iter().map(|webhook| self.serve(webhook).boxed()));
+            }
+            if turns.is_empty() {
                 return Ok(());
             }
-            let mut by_webhook: BTreeMap<String, Vec<Due>> = BTreeMap::new();
-            for one in due {
-                let queue = by_webhook.entry(one.webhook.clone()).or_default();
-                if queue.len() < TURN {
-                    queue.push(one);
+            tokio::select! {
+                Some((webhook, outcome)) = turns.next() => {
+                    places.leave(&webhook);
+                    outcome?;
                 }
+                () = told.notified() => {}
+                () = tokio::time::sleep(EVERY) => {}
             }
-            let at_once = self.config().webhooks.concurrency.max(1);
-            let turns = futures::stream::iter(by_webhook.into_values())
-                .map(|queue| self.serve(queue))
-                .buffer_unordered(at_once);
-            let results: Vec<Result<()>> = turns.collect().await;
-            results.into_iter().collect::<Result<()>>()?;
         }
     }
 
-    async fn serve(&self, queue: Vec<Due>) -> Result<()> {
-        for due in queue {
-            if !self.deliver(due).await? {
+    /// Gives free places to those who are next. There may be more while there are some.
+    async fn next_in_turn(&self, places: &mut Places) -> Result<Vec<Ready>> {
+        if places.free() == 0 {
+            return Ok(Vec::new());
+        }
+        let (after, crowd, most) = (places.last.clone(), places.crowd(), places.at_once);
+        let mut ready = self.db().read(move |tx| store::ready(tx, &after, crowd, most)).await?;
+        ready.retain(|webhook| places.enter(webhook));
+        Ok(ready)
+    }
+
+    /// One turn of one webhook.
+    async fn serve(&self, webhook: Ready) -> (String, Result<()>) {
+        let outcome = self.take_turn(&webhook.id).await;
+        (webhook.id, outcome)
+    }
+
+    async fn take_turn(&self, webhook: &str) -> Result<()> {
+        let begun = Instant::now();
+        for _ in 0..TURN {
+            let wanted = webhook.to_owned();
+            let next = self.db().read(move |tx| store::next(tx, &wanted)).await?;
+            let Some(next) = next else { break };
+            if !self.deliver(next).await? || begun.elapsed() > TURN_TIME {
                 break;
             }
         }
         Ok(())
     }
-
-    /// Sends one delivery; whether the next of its webhook may follow.
-    async fn deliver(&self, due: Due) -> Result<bool> {
-        let secret = match &due.secret {
-            Some(sealed) => match self.keys().open_small(Some(due.tenant), PURPOSE, sealed).await {
-                Ok(secret) => Some(Zeroizing::new(secret)),
-                Err(error) => return self.failed(due, error.message(), None).await,
-            },
-            None => None,
-        };
-        let now = self.db().now().micros() / 1_000_000;
-        let parcel = Parcel { url: &due.url, id: &due.id, payload: &due.payload, now };
-        match self.sender().send(parcel, secret.as_ref().map(|secret| secret.as_slice())).await {
-            Ok(said) if is_temporary(said.status) => {
-                let why = format!("the receiver answered {}", said.status);
-                self.failed(due, &why, said.retry_after).await
-            }
-            Ok(said) => {
-                if said.status >= 300 {
-                    tracing::warn!(
-                        webhook = due.webhook,
-                        status = said.status,
-                        "a webhook was refused by its receiver"
-                    );
-                }
-                self.db().write(move |tx| store::done(tx, &due.id)).await?;
-                Ok(true)
-            }
-            Err(why) => self.failed(due, &why, None).await,
-        }
-    }
-
-    /// Tries again later, or gives up.
-    async fn failed(&self, due: Due, why: &str, asked: Option<Duration>) -> Result<bool> {
-        let config = &self.config().webhooks;
-        if due.attempts + 1 >= config.max_attempts {
-            tracing::warn!(webhook = due.webhook, delivery = due.id, why, "a webhook was given up");
-            self.db().write(move |tx| store::done(tx, &due.id)).await?;
-            return Ok(true);
-        }
-        let pause = pause(due.attempts, asked, &config.longest_pause);
-        self.db()
-            .write(move |tx| {
-                let until = tx.now() + pause;
-                store::postpone(tx, &due, until)
-            })
-            .await?;
-        Ok(false)
-    }
 }
 
-/// Doubling, and no shorter than the receiver asked for; all up to a limit.
-fn pause(attempts: u32, asked: Option<Duration>, longest: &HumanDuration) -> Duration {
-    let own = FIRST_PAUSE.saturating_mul(1 << attempts.min(16));
-    own.max(asked.unwrap_or_default()).min(longest.get())
+/// A turn that is being taken: whose, and what came of it.
+type Turn<'a> = BoxFuture<'a, (String, Result<()>)>;
+
+/// Who is being served.
+#[derive(Debug)]
+struct Places {
+    at_once: usize,
+    taken: BTreeMap<String, TenantId>,
+    /// Who was the last to get a place: the next one is after it.
+    last: String,
+}
+
+impl Places {
+    fn new(at_once: usize) -> Self {
+        Self { at_once: at_once.max(1), taken: BTreeMap::new(), last: String::new() }
+    }
+
+    fn free(&self) -> usize {
+        self.at_once - self.taken.len()
+    }
+
+    fn is_crowded(&self, tenant: TenantId) -> bool {
+        let most = self.at_once.div_ceil(2);
+        self.taken.values().filter(|one| **one == tenant).count() >= most
+    }
+
+    /// The tenant that has its half of the places. While a place is free there is at most one.
+    fn crowd(&self) -> Option<TenantId> {
+        self.taken.values().copied().find(|tenant| self.is_crowded(*tenant))
+    }
+
+    /// Takes a place, if there is one for it.
+    fn enter(&mut self, webhook: &Ready) -> bool {
+        let refused = self.free() == 0
+            || self.taken.contains_key(&webhook.id)
+            || self.is_crowded(webhook.tenant);
+        if !refused {
+            self.last.clone_from(&webhook.id);
+            self.taken.insert(webhook.id.clone(), webhook.tenant);
+        }
+        !refused
+    }
+
+    fn leave(&mut self, webhook: &str) {
+        self.taken.remove(webhook);
+    }
 }
 
 #[cfg(test)]
@@ -129,11 +154,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_a_limit() {
-        let longest = HumanDuration::from_secs(60);
-        let plain = [0, 1, 2, 5, 6, 99].map(|n| pause(n, None, &longest).as_secs());
-        assert_eq!(plain, [1, 2, 4, 32, 60, 60]);
-        assert_eq!(pause(0, Some(Duration::from_secs(7)), &longest).as_secs(), 7);
-        assert_eq!(pause(0, Some(Duration::from_hours(7)), &longest).as_secs(), 60);
+    fn nobody_takes_all_places() {
+        let (one, two) = (TenantId::new(), TenantId::new());
+        let ready = |id: &str, tenant| Ready { id: id.to_owned(), tenant };
+        let mut places = Places::new(4);
+        assert!(places.enter(&ready("a", one)));
+        assert!(!places.enter(&ready("a", one)), "it is being served");
+        assert_eq!(places.crowd(), None);
+        assert!(places.enter(&ready("b", one)));
+        assert_eq!(places.crowd(), Some(one));
+        assert!(!places.enter(&ready("c", one)), "half is enough");
+        assert!(places.enter(&ready("d", two)) && places.enter(&ready("e", two)));
+        assert_eq!((places.free(), places.last.as_str()), (0, "e"));
+        places.leave("a");
+        assert!(!places.enter(&ready("f", two)) && places.enter(&ready("c", one)));
+        // A single place is still a place.
+        assert!(Places::new(0).enter(&ready("a", one)));
     }
 }

@@ -265,3 +265,32 @@ async fn files_in_parts_are_read_for_their_digest() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn many_who_ask_at_once_are_told_the_same() {
+    each_place(async |database| {
+        let config = RegistryConfig { inline_at_once: 1, ..RegistryConfig::default() };
+        let world = World::with(database, config).await;
+        world.model("a").await;
+        let (run, uri) = world.run().await;
+        upload_in_parts(&world, &uri, "w.bin", ["first", " second"]).await;
+        register(&world, &run, &uri).await;
+        let paths = ["signature", "scan", "bom", "verification"].map(|p| format!("{VERSION}/{p}"));
+        let ask_all = async || {
+            let all = paths.iter().cycle().take(16).map(|path| world.get(path));
+            futures::future::join_all(all).await.into_iter().map(ok).collect::<Vec<_>>()
+        };
+        for shown in ask_all().await {
+            assert!(shown.get("state").is_none_or(|state| state == "signed"), "{shown}");
+        }
+        let events = world.events().await;
+        assert_eq!(events.iter().filter(|e| *e == "falaj.model-version.signed").count(), 1);
+        // The same content in another upload: whoever checks has to read it.
+        upload_in_parts(&world, &uri, "w.bin", ["fir", "st second"]).await;
+        ask_all().await;
+        upload_in_parts(&world, &uri, "w.bin", ["fir", "st third"]).await;
+        let (status, body) = world.get(&paths[3]).await;
+        assert_eq!(status, 409, "{body}");
+    })
+    .await;
+}

@@ -5,11 +5,15 @@
 mod access;
 mod aliases;
 mod approvals;
+mod content;
 mod evidence;
+mod import;
 mod models;
 mod purge;
+mod races;
 mod search;
 mod sources;
+mod sync;
 mod versions;
 mod webhooks;
 mod world;

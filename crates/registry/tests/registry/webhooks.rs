@@ -349,3 +349,77 @@ async fn a_failure_is_tried_again_and_then_given_up() {
     })
     .await;
 }
+
+/// A receiver that takes a delivery and never answers.
+async fn silent() -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            held.push(stream);
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn a_slow_receiver_holds_up_nobody_else() {
+    each_place(async |database| {
+        let world = world(database).await;
+        make(&world, &silent().await, &["registered_model.created"], None).await;
+        // More for it than one look at the table could find, and all older.
+        world
+            .change(
+                "INSERT INTO webhook_delivery (id, webhook, event, payload, attempts, queued_at)
+                 WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
+                 SELECT 'd' || i, (SELECT MIN(id) FROM webhook), 'registered_model.created', '{}',
+                        0, 0 FROM n",
+            )
+            .await;
+        let receiver = Receiver::start().await;
+        make(&world, &receiver.url, &["registered_model.created"], None).await;
+        let told = async {
+            // Also what happens while the slow one is being served.
+            for count in 1..=3 {
+                world.model(&format!("m{count}")).await;
+                while receiver.count() < count {
+                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                }
+            }
+        };
+        let patience = std::time::Duration::from_secs(20);
+        tokio::select! {
+            () = world.work() => panic!("the slow one has not answered"),
+            told = tokio::time::timeout(patience, told) => told.expect("the fast one waits"),
+        }
+        let names: Vec<Value> =
+            receiver.payloads().iter().map(|p| p["data"]["name"].clone()).collect();
+        assert_eq!(names, ["m1", "m2", "m3"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_secret_that_cannot_be_opened_is_no_attempt() {
+    each_place(async |database| {
+        let world = world(database).await;
+        let receiver = Receiver::start().await;
+        let wanted = ["registered_model.created"];
+        let id = make(&world, &receiver.url, &wanted, Some("quiet")).await;
+        world.change("UPDATE webhook SET secret = substr(secret, 1, 20)").await;
+        world.model("a").await;
+        for _ in 0..5 {
+            world.work().await;
+            world.wait(60);
+        }
+        let waiting = "SELECT COUNT(*) AS n FROM webhook_delivery WHERE attempts = 0";
+        assert_eq!((receiver.count(), world.count(waiting).await), (0, 1));
+        // With a new secret it goes out, and at once.
+        world.work().await;
+        ok(world.patch(&format!("{HOOKS}/{id}"), json!({"secret": "new"})).await);
+        world.work().await;
+        assert_eq!(receiver.count(), 1);
+    })
+    .await;
+}

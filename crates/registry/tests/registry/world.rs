@@ -7,7 +7,8 @@ use axum::body::{Body, to_bytes};
 use axum::response::Response;
 use axum::{Extension, Router};
 use falaj_base::{
-    Action, Clock, Ctx, Error, Gate, Name, Principal, PrincipalId, RequestInfo, Resource, Result,
+    Action, ByteSize, Clock, Ctx, Error, Gate, Name, Principal, PrincipalId, RequestInfo, Resource,
+    Result,
 };
 use falaj_governance::audit::ReadLog;
 use falaj_governance::epoch::{self, Epoch};
@@ -73,7 +74,11 @@ impl World {
         let tenancy = Tenancy::new(db.clone(), epoch.clone(), local);
         tenancy.ensure_default().await.unwrap();
         let reads = ReadLog::new(db.clone(), 1000, 100);
-        let config = TrackingConfig::default();
+        // Small, so that tests meet the limit.
+        let config = TrackingConfig {
+            max_import_check: ByteSize::from_bytes(40_000),
+            ..TrackingConfig::default()
+        };
         let tracking = Tracking::new(config, db.clone(), objects, reads.clone());
         let places = Places::new(tenancy.clone(), epoch);
         let secret = keys.platform_secret("artifact-urls").unwrap();
@@ -256,6 +261,45 @@ impl World {
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
         let read = move |tx: &mut Tx<'_>| tx.query_one(sql, &[])?.get("n");
         self.db.read(read).await.unwrap()
+    }
+
+    /// Changes rows behind the server's back.
+    pub(crate) async fn change(&self, sql: &'static str) {
+        self.db.write(move |tx| tx.execute(sql, &[])).await.unwrap();
+    }
+
+    /// Makes a request while another transaction, which holds a lock of the project and has run a
+    /// statement, is about to commit: what the request looks at first is old, and what it writes
+    /// comes after.
+    pub(crate) async fn meanwhile<T>(
+        &self,
+        lock: (&'static str, &'static str),
+        sql: &'static str,
+        request: impl Future<Output = T>,
+    ) -> T {
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (finish, may_finish) = std::sync::mpsc::channel::<()>();
+        let other = self.db.write(move |tx| {
+            let project = "SELECT id FROM project WHERE name = 'default'";
+            let project: String = tx.query_one(project, &[])?.get("id")?;
+            let (kind, name) = lock;
+            tx.lock(&format!("{kind}/{project}{name}"))?;
+            tx.execute(sql, &[])?;
+            begun.send(()).unwrap();
+            may_finish.recv().map_err(Error::internal)
+        });
+        let requested = async {
+            has_begun.await.unwrap();
+            let release = async {
+                // Long enough for the request to have looked and to wait.
+                tokio::time::sleep(Duration::from_millis(400)).await;
+                finish.send(()).unwrap();
+            };
+            tokio::join!(request, release).0
+        };
+        let (other, answer) = tokio::join!(other, requested);
+        other.unwrap();
+        answer
     }
 
     /// Lets a millisecond pass, so that times tell what came first.

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use falaj_mlflow::edge;
 use falaj_web::Lifeline;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -22,6 +22,7 @@ use super::config::{LimitsConfig, ServerConfig};
 use super::drain::Drain;
 use super::held::Held;
 use super::stall::StallGuard;
+use super::untaken::Untaken;
 
 /// How long a connection that was asked to close may take over it.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
@@ -108,7 +109,7 @@ impl Connection {
         let Timeouts { header, idle, write, .. } = self.timeouts;
         let activity = Activity::new();
         let io = TokioIo::new(StallGuard::new(stream, write));
-        let service = service(router, peer, drain.clone(), activity.clone());
+        let service = service(router, peer, drain.clone(), activity.clone(), write);
         let mut connection = pin!(self.protocol.serve_connection(io, service));
         tokio::select! {
             result = connection.as_mut() => return note_end(result, peer),
@@ -137,6 +138,7 @@ fn service(
     peer: Peer,
     drain: Drain,
     activity: Activity,
+    patience: Duration,
 ) -> impl hyper::service::Service<
     Request<Incoming>,
     Response = Response<Body>,
@@ -154,10 +156,14 @@ fn service(
         request.extensions_mut().insert(lifeline.watch());
         // A path is rewritten before it is matched, so this lies around the router, not in it.
         let spoken = edge::hear(&mut request);
+        let multiplexed = request.version() == Version::HTTP_2;
         let answer = router.clone().call(request);
         async move {
             let Ok(response) = answer.await;
-            Ok(spoken.answer(response).map(|body| Held::wrap(body, busy)))
+            Ok(spoken.answer(response).map(|body| {
+                let body = Held::wrap(body, busy);
+                if multiplexed { Untaken::wrap(body, patience) } else { body }
+            }))
         }
     })
 }

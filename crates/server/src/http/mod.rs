@@ -22,6 +22,7 @@ mod router;
 mod sources;
 mod stall;
 mod tls;
+mod untaken;
 
 pub use config::{LimitsConfig, ServerConfig, TlsConfig, TlsMode};
 pub use connection::Peer;

@@ -122,7 +122,7 @@ async fn an_object_comes_back_as_it_was_stored_and_as_an_attachment() {
         for (name, value) in [
             ("content-type", "text/html"),
             ("content-length", "15"),
-            ("content-disposition", "attachment; filename*=UTF-8''my%20net.onnx"),
+            ("content-disposition", "attachment; filename=\"my net.onnx\""),
             ("x-content-type-options", "nosniff"),
             ("content-security-policy", "sandbox; default-src 'none'"),
             ("accept-ranges", "bytes"),

@@ -7,6 +7,8 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::routing::get;
 use futures::StreamExt;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
@@ -69,9 +71,9 @@ async fn a_long_answer_is_not_idleness() {
     assert_eq!(answer.matches("part ").count(), 6, "{answer}");
 }
 
-#[tokio::test]
-async fn a_client_that_will_not_read_is_given_up() {
-    let (sending, mut given_up) = mpsc::channel::<()>(1);
+/// An endless response, and a channel that closes when it is dropped.
+fn endless() -> (Router, mpsc::Receiver<()>) {
+    let (sending, given_up) = mpsc::channel::<()>(1);
     let sending = Arc::new(Mutex::new(Some(sending)));
     let endless = get(move || {
         // The response owns the only sender: when it is dropped, the channel closes.
@@ -84,11 +86,37 @@ async fn a_client_that_will_not_read_is_given_up() {
             Body::from_stream(zeros)
         }
     });
-    let port = Port::open(&impatient(), Router::new().route("/", endless)).await;
+    (Router::new().route("/", endless), given_up)
+}
+
+#[tokio::test]
+async fn a_client_that_will_not_read_is_given_up() {
+    let (router, mut given_up) = endless();
+    let port = Port::open(&impatient(), router).await;
     let mut stream = port.connect().await;
     stream.write_all(GET).await.unwrap();
     let closed = tokio::time::timeout(AT_MOST, given_up.recv()).await;
     assert_eq!(closed.expect("the response is dropped"), None);
+}
+
+/// On HTTP/2 the connection lives on, and answers when it is asked whether it does.
+#[tokio::test]
+async fn a_client_that_gives_a_response_no_window_is_given_up() {
+    let (router, mut given_up) = endless();
+    let port = Port::open(&impatient(), router).await;
+    let stream = TokioIo::new(port.connect().await);
+    let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(1)
+        .handshake::<_, Body>(stream)
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let request = http::Request::get(format!("http://{}/", port.address));
+    let unread = sender.send_request(request.body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(unread.status(), 200);
+    let closed = tokio::time::timeout(AT_MOST, given_up.recv()).await;
+    assert_eq!(closed.expect("the response is dropped"), None);
+    connection.abort();
 }
 
 #[tokio::test]

@@ -112,7 +112,9 @@ impl Hasher {
 
 impl Work for Hasher {
     fn take(&mut self, batch: &[Bytes]) -> Result<()> {
-        batch.iter().for_each(|piece| self.0.update(piece));
+        for piece in batch {
+            self.0.update(piece);
+        }
         Ok(())
     }
 }

@@ -89,9 +89,7 @@ async fn cuts(cycles: usize, random: &mut Random) -> Result<()> {
     for cycle in 1..=cycles {
         match power::cycle(setup(), random).await? {
             Verdict::Kept(tally) => total.add(tally),
-            Verdict::Refused(reason) | Verdict::Lost(reason) => {
-                bail!("power cut {cycle}: {reason}")
-            }
+            lost => bail!("power cut {cycle}: {}", lost.fault().unwrap_or_default()),
         }
         if cycle % 20 == 0 || cycle == cycles {
             let seconds = began.elapsed().as_secs();
@@ -108,17 +106,23 @@ async fn control(cycles: usize, random: &mut Random) -> Result<()> {
     if cycles == 0 {
         return Ok(());
     }
-    let (mut guarded, mut compared, mut refused) = (Vec::new(), Vec::new(), 0);
+    let (mut guarded, mut refused) = (Vec::new(), 0);
+    let (mut compared, mut trained) = (Vec::new(), Vec::new());
     for _ in 0..cycles {
         let control = power::control(setup(), random).await?;
         guarded.extend(control.guarded.fault().map(last_line));
         refused += usize::from(matches!(control.guarded, Verdict::Refused(_)));
-        if let Verdict::Lost(reason) = control.compared {
-            compared.push(last_line(&reason));
+        if let Verdict::Lost(writes, training) = control.compared {
+            compared.extend(writes.as_deref().map(last_line));
+            trained.extend(training.as_deref().map(last_line));
         }
     }
-    let (by_all, by_comparison) = (guarded.len(), compared.len());
-    for (what, found) in [("as it is", guarded), ("comparing acknowledgements", compared)] {
+    let (by_all, by_comparison, by_training) = (guarded.len(), compared.len(), trained.len());
+    for (what, found) in [
+        ("as it is", guarded),
+        ("comparing acknowledgements", compared),
+        ("comparing what trainers were told", trained),
+    ] {
         let example = found.last().with_context(|| {
             format!("durability was off and {cycles} power cuts found nothing ({what}): blind")
         })?;
@@ -126,7 +130,8 @@ async fn control(cycles: usize, random: &mut Random) -> Result<()> {
     }
     eprintln!(
         "crash: control, durability off: {by_all}/{cycles} noticed, {refused} of them by a server \
-         that did not start; {by_comparison}/{cycles} by comparing acknowledgements alone"
+         that did not start; {by_comparison}/{cycles} by comparing acknowledgements alone, \
+         {by_training}/{cycles} by comparing what trainers were told"
     );
     Ok(())
 }

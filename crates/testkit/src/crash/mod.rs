@@ -8,6 +8,8 @@
 //!   not at all, and repeating it with its Idempotency-Key makes it happen exactly once;
 //! - the audit log verifies, offline, against its signed checkpoint.
 //!
+//! Beside them a few clients [train](training), in MLflow's own protocol.
+//!
 //! Two ways to die, because they find different faults. [`kill`] is `kill -9`: it finds torn
 //! multi-step changes, but proves nothing about fsync, since the page cache outlives the process.
 //! [`power`] runs on a file system image and carries on from a copy of the image taken while it
@@ -24,6 +26,7 @@ pub mod kill;
 pub mod ledger;
 pub mod mounted;
 pub mod power;
+pub mod training;
 pub mod workload;
 pub mod write;
 
@@ -38,6 +41,9 @@ pub struct Tally {
     pub acknowledged: usize,
     pub unanswered: usize,
     pub repeated: usize,
+    /// How many of the acknowledged and of the repeated were of trainers.
+    pub trained: usize,
+    pub retrained: usize,
     /// From the start of the process to ready.
     pub restart: Duration,
 }
@@ -47,7 +53,14 @@ impl Tally {
         self.acknowledged += other.acknowledged;
         self.unanswered += other.unanswered;
         self.repeated += other.repeated;
+        self.trained += other.trained;
+        self.retrained += other.retrained;
         self.restart = self.restart.max(other.restart);
+    }
+
+    /// What a check of the trainers saw.
+    pub fn add_trained(&mut self, other: Self) {
+        self.add(Self { trained: other.acknowledged, retrained: other.repeated, ..other });
     }
 }
 
@@ -55,10 +68,13 @@ impl std::fmt::Display for Tally {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} acknowledged, {} unanswered, {} repeated, slowest restart {} ms",
+            "{} acknowledged ({} of them by trainers), {} unanswered, {} repeated ({}), slowest \
+             restart {} ms",
             self.acknowledged,
+            self.trained,
             self.unanswered,
             self.repeated,
+            self.retrained,
             self.restart.as_millis()
         )
     }

@@ -21,6 +21,7 @@ use super::Tally;
 use super::check::Checker;
 use super::ledger::Ledger;
 use super::mounted::{Mounted, copy_image, flush, make_image};
+use super::training::{self, Books};
 use super::workload::{self, Stop};
 use crate::random::Random;
 use crate::sandbox::Setup;
@@ -38,8 +39,9 @@ pub enum Verdict {
     Kept(Tally),
     /// The server itself found that something is missing, and did not start: its reason.
     Refused(String),
-    /// The comparison with the acknowledgements found that something is missing: what.
-    Lost(String),
+    /// The comparison with the acknowledgements found that something is missing: what, of the plain
+    /// writes and of what the trainers were told.
+    Lost(Option<String>, Option<String>),
 }
 
 impl Verdict {
@@ -48,7 +50,8 @@ impl Verdict {
     pub fn fault(&self) -> Option<&str> {
         match self {
             Self::Kept(_) => None,
-            Self::Refused(reason) | Self::Lost(reason) => Some(reason),
+            Self::Refused(reason) => Some(reason),
+            Self::Lost(written, trained) => written.as_deref().or(trained.as_deref()),
         }
     }
 }
@@ -86,6 +89,7 @@ struct Cut {
     folder: TempDir,
     copy: PathBuf,
     ledger: Ledger,
+    books: Books,
     token: String,
 }
 
@@ -94,7 +98,7 @@ impl Cut {
         let folder = tempfile::Builder::new().prefix("falaj-power-").tempdir()?;
         let (image, copy) = (folder.path().join("image"), folder.path().join("copy"));
         make_image(&image, IMAGE_BYTES)?;
-        let ledger = Ledger::default();
+        let (ledger, books) = (Ledger::default(), Books::default());
         let mounted = Mounted::image(&image)?;
         let mut server = setup.clone().data_dir(mounted.path().join("data")).start().await?;
         let (token, client) = (server.admin_token()?, server.admin()?);
@@ -103,7 +107,7 @@ impl Cut {
         }
         let stop = Stop::default();
         let life = SHORTEST_LIFE + Duration::from_micros(random.below(LIFE_SPREAD_MICROS));
-        let mut writing = random.split();
+        let (mut writing, mut logging) = (random.split(), random.split());
         let cutting = async {
             tokio::time::sleep(life).await;
             server.freeze()?;
@@ -113,11 +117,15 @@ impl Cut {
             server.kill()?;
             copied
         };
-        let (written, cut) =
-            tokio::join!(workload::run(&client, &ledger, &mut writing, 0, &stop), cutting);
+        let (written, trained, cut) = tokio::join!(
+            workload::run(&client, &ledger, &mut writing, 0, &stop),
+            training::run(&client, &books, &mut logging, 0, &stop),
+            cutting
+        );
         cut?;
         written?;
-        Ok(Self { folder, copy, ledger, token })
+        trained?;
+        Ok(Self { folder, copy, ledger, books, token })
     }
 
     /// Starts a server on a copy of the disk and compares it with what was acknowledged.
@@ -136,9 +144,18 @@ impl Cut {
         let client = server.admin()?.acting_as(Some(&self.token));
         let checked =
             Checker::default().check(&client, &self.ledger, random, self.folder.path()).await;
-        Ok(match checked {
-            Ok(tally) => Verdict::Kept(Tally { restart, ..tally }),
-            Err(error) => Verdict::Lost(format!("{error:#}")),
+        // Also after the first comparison found a loss: each must see it by itself.
+        let trained = self.books.check(&client, 0).await.context("training");
+        Ok(match (checked, trained) {
+            (Ok(tally), Ok(trained)) => {
+                let mut tally = Tally { restart, ..tally };
+                tally.add_trained(trained);
+                Verdict::Kept(tally)
+            }
+            (checked, trained) => {
+                let words = |error: anyhow::Error| format!("{error:#}");
+                Verdict::Lost(checked.err().map(words), trained.err().map(words))
+            }
         })
     }
 }

@@ -30,7 +30,7 @@ impl Traces {
                 store::put(tx, trace.no, &old)?;
             }
             store::put(tx, trace.no, &new)?;
-            store::check_count(tx, trace.no, limits.max_assessments)
+            store::check_room(tx, trace.no, &limits)
         })
         .await?;
         Ok(assessment)
@@ -63,6 +63,7 @@ impl Traces {
             found.apply(change, now)?;
             found.check(&limits)?;
             store::put(tx, trace.no, &found)?;
+            store::check_room(tx, trace.no, &limits)?;
             Ok(found)
         })
         .await

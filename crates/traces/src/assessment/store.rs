@@ -7,6 +7,7 @@ use falaj_store::db::{Row, Tx, Value, params};
 use uuid::Uuid;
 
 use super::assessment::Assessment;
+use crate::config::TracesConfig;
 use crate::span::store::key;
 use crate::trace::store::{LISTED, list, number};
 
@@ -29,14 +30,40 @@ pub(crate) fn find(tx: &mut Tx<'_>, trace: Uuid, id: &str) -> Result<Option<Asse
 
 /// All of a trace, the oldest first.
 pub(crate) fn of_trace(tx: &mut Tx<'_>, trace: Uuid) -> Result<Vec<Assessment>> {
-    let rows = tx.query(
-        "SELECT body FROM trace_assessment WHERE trace = $1 ORDER BY created_at, id",
-        &params![key(trace)],
-    )?;
-    rows.iter().map(read).collect()
+    weighed(tx, trace).map(|(said, _)| said)
 }
 
-/// The same of many traces.
+/// The same, and how much was read for it.
+pub(crate) fn weighed(tx: &mut Tx<'_>, trace: Uuid) -> Result<(Vec<Assessment>, usize)> {
+    let sql = "SELECT body FROM trace_assessment WHERE trace = $1 ORDER BY created_at, id";
+    let (mut all, mut weight) = (Vec::new(), 0_usize);
+    tx.scan(sql, &params![key(trace)], |row| {
+        let body: String = row.get("body")?;
+        weight += body.len();
+        all.push(parse(&body)?);
+        Ok(())
+    })?;
+    Ok((all, weight))
+}
+
+/// How much the assessments of each trace take; of those that have any.
+pub(crate) fn weights(tx: &mut Tx<'_>, traces: &[Uuid]) -> Result<HashMap<Uuid, usize>> {
+    let mut all = HashMap::new();
+    for traces in traces.chunks(LISTED) {
+        let keys: Vec<Value> = traces.iter().map(|trace| key(*trace)).collect();
+        let sql = format!(
+            "SELECT trace, SUM(octet_length(body)) AS weight FROM trace_assessment
+             WHERE trace IN ({}) GROUP BY trace",
+            list(1, keys.len())
+        );
+        for row in tx.query(&sql, &keys)? {
+            all.insert(number(&row, "trace")?, row.get("weight")?);
+        }
+    }
+    Ok(all)
+}
+
+/// The assessments of many traces.
 pub(crate) fn of_traces(
     tx: &mut Tx<'_>,
     traces: &[Uuid],
@@ -48,9 +75,10 @@ pub(crate) fn of_traces(
             "SELECT trace, body FROM trace_assessment WHERE trace IN ({}) ORDER BY created_at, id",
             list(1, keys.len())
         );
-        for row in tx.query(&sql, &keys)? {
+        tx.scan(&sql, &keys, |row| {
             all.entry(number(&row, "trace")?).or_default().push(read(&row)?);
-        }
+            Ok(())
+        })?;
     }
     Ok(all)
 }
@@ -60,16 +88,32 @@ pub(crate) fn delete(tx: &mut Tx<'_>, trace: Uuid, id: &str) -> Result<()> {
     tx.execute(sql, &params![key(trace), id]).map(drop)
 }
 
-pub(crate) fn check_count(tx: &mut Tx<'_>, trace: Uuid, most: usize) -> Result<()> {
-    let sql = "SELECT COUNT(*) AS n FROM trace_assessment WHERE trace = $1";
-    let count: usize = tx.query_one(sql, &params![key(trace)])?.get("n")?;
-    if count <= most {
+/// Refuses more assessments of a trace than are allowed, by number or by size.
+pub(crate) fn check_room(tx: &mut Tx<'_>, trace: Uuid, limits: &TracesConfig) -> Result<()> {
+    let row = tx.query_one(
+        "SELECT COUNT(*) AS n, COALESCE(SUM(octet_length(body)), 0) AS size
+         FROM trace_assessment WHERE trace = $1",
+        &params![key(trace)],
+    )?;
+    let (count, size): (usize, usize) = (row.get("n")?, row.get("size")?);
+    let (most, most_size) = (limits.max_assessments, limits.max_trace_assessments_size.as_usize());
+    let text = if count > most {
+        format!("a trace has at most {most} assessments (`traces.max_assessments`)")
+    } else if size > most_size {
+        format!(
+            "the assessments of a trace have at most {most_size} bytes together \
+             (`traces.max_trace_assessments_size`)"
+        )
+    } else {
         return Ok(());
-    }
-    let text = format!("a trace has at most {most} assessments (`traces.max_assessments`)");
+    };
     Err(Error::new(&code::INVALID_INPUT, text))
 }
 
 fn read(row: &Row) -> Result<Assessment> {
-    serde_json::from_str(&row.get::<String>("body")?).map_err(Error::internal)
+    parse(&row.get::<String>("body")?)
+}
+
+fn parse(body: &str) -> Result<Assessment> {
+    serde_json::from_str(body).map_err(Error::internal)
 }

@@ -6,8 +6,8 @@ use falaj_mlflow::filter::{self, TRACES};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::budget::Budget;
 use super::scan::{Scan, Wanted};
-use super::service::too_many;
 use crate::{TRACE_READ, Traces};
 
 /// Added to every cell so that small counts say little: Jeffreys' prior.
@@ -37,21 +37,19 @@ impl Traces {
         let base = read(base.as_deref().unwrap_or(""))?;
         let (one, two) = (read(&filters[0])?, read(&filters[1])?);
         let experiments = self.experiments(call, experiments, &TRACE_READ).await?;
-        let budget = self.budget(&base).min(self.budget(&one)).min(self.budget(&two));
+        let spans = [&base, &one, &two].iter().any(|filter| filter.looks.spans);
+        let mut budget = Budget::new(self.config(), spans);
         self.db()
             .read(move |tx| {
                 let mut scan = Scan::new(&experiments, base.times(), None);
                 let mut counts = Correlation::default();
-                let mut looked = 0;
-                while let Some(trace) = scan.next(tx)? {
-                    looked += 1;
-                    if looked > budget {
-                        return Err(too_many(budget));
-                    }
-                    if !base.matches(tx, &trace)? {
+                while let Some((trace, weight)) = scan.next(tx)? {
+                    budget.whole(weight)?;
+                    if !base.matches(tx, &trace, &mut budget)? {
                         continue;
                     }
-                    let (first, second) = (one.matches(tx, &trace)?, two.matches(tx, &trace)?);
+                    let first = one.matches(tx, &trace, &mut budget)?;
+                    let second = two.matches(tx, &trace, &mut budget)?;
                     counts.total_count += 1;
                     counts.filter1_count += u32::from(first);
                     counts.filter2_count += u32::from(second);

@@ -4,6 +4,7 @@
 //! what stands in its row, and only then, if the filter asks for them, at its assessments, links
 //! and spans. What is held in memory is one page, one handful of rows and the spans of one trace.
 
+mod budget;
 mod correlation;
 pub mod http;
 mod metrics;

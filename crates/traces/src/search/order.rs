@@ -39,6 +39,13 @@ impl Place {
         }
     }
 
+    /// What it takes to keep.
+    pub(crate) fn weight(&self) -> usize {
+        let texts =
+            self.keys.iter().map(|key| if let Key::Text(text) = key { text.len() } else { 0 });
+        self.id.len() + texts.sum::<usize>() + size_of::<Key>() * self.keys.len()
+    }
+
     /// Absent values last in either direction; ties by time, the newest first, then by id.
     pub(crate) fn compare(&self, other: &Self, order: &[OrderBy]) -> Ordering {
         for ((clause, one), two) in order.iter().zip(&self.keys).zip(&other.keys) {

@@ -1,34 +1,51 @@
 //! Walking through the traces of several experiments, newest first.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
 
 use falaj_base::{Error, Result};
 use falaj_mlflow::filter::{Expr, Field, Op, Test};
 use falaj_store::db::Tx;
 use uuid::Uuid;
 
+use super::budget::Budget;
 use super::row::{Seen, Spans};
 use crate::assessment::store as assessments;
 use crate::otlp::message::Span;
 use crate::span::store as spans;
-use crate::trace::{SOURCE_RUN, Trace, store};
+use crate::trace::store::{self, Entry};
+use crate::trace::{SOURCE_RUN, Trace};
 
-/// How many rows are read at once, all experiments together.
-const ROWS: usize = 512;
+/// How many entries are listed at once, all experiments together; and the most traces, and bytes of
+/// them, that are read at once. The first reads are small: most searches want the newest few.
+const LISTED: usize = 512;
+const FIRST: usize = 64;
+const MOST: usize = 400;
+const MOST_BYTES: usize = 8 << 20;
 
-/// A walk in progress. Between two steps it holds a handful of rows.
+/// A walk in progress. Between two steps it holds a list of what comes next, and a handful of
+/// traces: traces differ in size by orders of magnitude.
 pub(crate) struct Scan {
     cursors: Vec<Cursor>,
     times: (i64, i64),
-    rows: usize,
+    listed: usize,
+    ready: VecDeque<(Trace, usize)>,
+    at_once: usize,
 }
 
 struct Cursor {
     experiment: i64,
-    buffer: VecDeque<Trace>,
+    buffer: VecDeque<Entry>,
     after: Option<(i64, String)>,
     exhausted: bool,
+}
+
+impl Cursor {
+    /// Where its next trace stands.
+    fn place(&self) -> Option<(Reverse<i64>, &str)> {
+        self.buffer.front().map(|next| (Reverse(next.timestamp), next.id.as_str()))
+    }
 }
 
 impl Scan {
@@ -44,30 +61,56 @@ impl Scan {
             after: after.cloned(),
             exhausted: false,
         };
-        let rows = (ROWS / experiments.len().max(1)).max(8);
-        Self { cursors: experiments.iter().map(cursor).collect(), times, rows }
+        let listed = (LISTED / experiments.len().max(1)).max(8);
+        let cursors = experiments.iter().map(cursor).collect();
+        Self { cursors, times, listed, ready: VecDeque::new(), at_once: FIRST }
     }
 
-    pub(crate) fn next(&mut self, tx: &mut Tx<'_>) -> Result<Option<Trace>> {
+    /// The next trace, and what it measures.
+    pub(crate) fn next(&mut self, tx: &mut Tx<'_>) -> Result<Option<(Trace, usize)>> {
+        if self.ready.is_empty() {
+            self.read(tx)?;
+        }
+        Ok(self.ready.pop_front())
+    }
+
+    fn read(&mut self, tx: &mut Tx<'_>) -> Result<()> {
+        let (mut entries, mut bytes): (Vec<Entry>, usize) = (Vec::new(), 0);
+        while entries.len() < self.at_once && bytes < MOST_BYTES {
+            let Some(cursor) = self.newest(tx)? else { break };
+            let fits = |entry: &Entry| entries.is_empty() || bytes + entry.weight <= MOST_BYTES;
+            if !cursor.buffer.front().is_some_and(fits) {
+                break;
+            }
+            if let Some(entry) = cursor.buffer.pop_front() {
+                bytes += entry.weight;
+                entries.push(entry);
+            }
+        }
+        self.at_once = (self.at_once * 2).min(MOST);
+        let numbers: Vec<Uuid> = entries.iter().map(|entry| entry.no).collect();
+        let found = store::load(tx, &numbers)?;
+        let mut found: HashMap<Uuid, Trace> =
+            found.into_iter().map(|trace| (trace.no, trace)).collect();
+        let ready =
+            entries.iter().filter_map(|entry| Some((found.remove(&entry.no)?, entry.weight)));
+        self.ready.extend(ready);
+        Ok(())
+    }
+
+    /// The experiment whose next trace is the newest of all.
+    fn newest(&mut self, tx: &mut Tx<'_>) -> Result<Option<&mut Cursor>> {
         for cursor in &mut self.cursors {
             if cursor.buffer.is_empty() && !cursor.exhausted {
                 let after = cursor.after.as_ref();
-                let rows = store::newest(tx, cursor.experiment, self.times, after, self.rows)?;
-                cursor.exhausted = rows.len() < self.rows;
-                cursor.after = rows.last().map(|last| (last.timestamp, last.id.to_string()));
+                let rows = store::newest(tx, cursor.experiment, self.times, after, self.listed)?;
+                cursor.exhausted = rows.len() < self.listed;
+                cursor.after = rows.last().map(|last| (last.timestamp, last.id.clone()));
                 cursor.buffer = rows.into();
             }
         }
-        let newest = self.cursors.iter_mut().filter(|cursor| !cursor.buffer.is_empty()).min_by(
-            |one, two| {
-                let place = |cursor: &Cursor| {
-                    let first = cursor.buffer.front();
-                    first.map(|trace| (std::cmp::Reverse(trace.timestamp), trace.id.clone()))
-                };
-                place(one).cmp(&place(two))
-            },
-        );
-        Ok(newest.and_then(|cursor| cursor.buffer.pop_front()))
+        let waiting = self.cursors.iter_mut().filter(|cursor| !cursor.buffer.is_empty());
+        Ok(waiting.min_by(|one, two| one.place().cmp(&two.place())))
     }
 }
 
@@ -113,11 +156,19 @@ impl Wanted {
         Self { first: first.collect(), filter, looks }
     }
 
-    pub(crate) fn matches(&self, tx: &mut Tx<'_>, trace: &Trace) -> Result<bool> {
+    /// Whether it is one that is looked for. What had to be read for that is on the budget.
+    pub(crate) fn matches(
+        &self,
+        tx: &mut Tx<'_>,
+        trace: &Trace,
+        budget: &mut Budget,
+    ) -> Result<bool> {
         let Some(filter) = &self.filter else { return Ok(true) };
         let (mut said, mut links) = (Vec::new(), Vec::new());
         if self.looks.assessments {
-            said = assessments::of_trace(tx, trace.no)?;
+            let weight;
+            (said, weight) = assessments::weighed(tx, trace.no)?;
+            budget.read(weight);
         }
         if self.looks.links {
             links = store::links(tx, trace.project, &trace.id)?;
@@ -129,8 +180,14 @@ impl Wanted {
         if !self.first.iter().all(|expr| expr.matches(&seen)) {
             return Ok(false);
         }
-        let spans = Stored { tx: RefCell::new(tx), trace: trace.no, failed: RefCell::new(None) };
+        let spans = Stored {
+            tx: RefCell::new(tx),
+            trace: trace.no,
+            bytes: Cell::new(0),
+            failed: RefCell::new(None),
+        };
         let matches = filter.matches(&Seen { spans: Some(&spans), ..seen });
+        budget.read(spans.bytes.get());
         match spans.failed.into_inner() {
             Some(error) => Err(error),
             None => Ok(matches),
@@ -165,6 +222,7 @@ impl Wanted {
 struct Stored<'a, 't> {
     tx: RefCell<&'a mut Tx<'t>>,
     trace: Uuid,
+    bytes: Cell<usize>,
     failed: RefCell<Option<Error>>,
 }
 
@@ -177,8 +235,11 @@ impl Spans for Stored<'_, '_> {
             found = found || accept(&span);
             Ok(())
         });
-        if let Err(error) = read {
-            self.failed.borrow_mut().get_or_insert(error);
+        match read {
+            Ok(bytes) => self.bytes.set(self.bytes.get().saturating_add(bytes)),
+            Err(error) => {
+                self.failed.borrow_mut().get_or_insert(error);
+            }
         }
         found
     }

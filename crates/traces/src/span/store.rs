@@ -61,21 +61,25 @@ pub(crate) fn numbers(tx: &mut Tx<'_>, trace: Uuid) -> Result<(Vec<Node>, Vec<No
 }
 
 /// Hands over the spans of a trace one by one: first those without a parent, then by the time they
-/// began. A small span can take much memory once read, so no two are held at the same time.
+/// began. A small span can take much memory once read, so no two are held at the same time. Gives
+/// how much was read.
 pub(crate) fn each_of_trace(
     tx: &mut Tx<'_>,
     trace: Uuid,
     mut visit: impl FnMut(Span) -> Result<()>,
-) -> Result<()> {
+) -> Result<usize> {
+    let mut bytes = 0_usize;
     tx.scan(
         "SELECT content FROM trace_span WHERE trace = $1
          ORDER BY CASE WHEN parent IS NULL THEN 0 ELSE 1 END, start, id",
         &params![key(trace)],
         |row| {
             let content: Vec<u8> = row.get("content")?;
+            bytes = bytes.saturating_add(content.len());
             visit(Span::decode(content.as_slice()).map_err(Error::internal)?)
         },
-    )
+    )?;
+    Ok(bytes)
 }
 
 /// How the number of a trace is kept.

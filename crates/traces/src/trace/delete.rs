@@ -7,11 +7,13 @@ use falaj_store::db::Tx;
 use falaj_store::record::Change;
 use falaj_tracking::ExperimentId;
 use falaj_tracking::access::resource;
+use falaj_tracking::experiment::Experiment;
 use falaj_tracking::purge::check_no_hold;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::store;
+use super::service::lock;
+use super::store::{self, Doomed};
 use crate::{TRACE_DELETE, Traces};
 
 /// Which traces are to go.
@@ -67,12 +69,14 @@ impl Traces {
                 self.check_batch("request_ids", ids.len())?;
                 let homes = self.homes(call, &ids, &TRACE_DELETE).await?;
                 let inside = homes.into_iter().filter(|home| home.experiment == experiment.no);
-                let numbers: Vec<Uuid> = inside.map(|home| home.no).collect();
+                let doomed: Vec<Doomed> = inside
+                    .map(|home| Doomed { no: home.no, project: call.place.id, id: home.id })
+                    .collect();
                 let mut deleted = 0;
                 // Also once for nothing: that somebody asked is on record.
-                for some in numbers.chunks(AT_ONCE).chain(numbers.is_empty().then_some(&[][..])) {
+                for some in doomed.chunks(AT_ONCE).chain(doomed.is_empty().then_some(&[][..])) {
                     let some = some.to_vec();
-                    deleted += self.delete_some(call, experiment.id, move |_| Ok(some)).await?;
+                    deleted += self.delete_some(call, &experiment, move |_| Ok(some)).await?;
                 }
                 Ok(deleted)
             }
@@ -83,9 +87,9 @@ impl Traces {
                 loop {
                     let left = limit.saturating_sub(usize::try_from(deleted).unwrap_or(usize::MAX));
                     let some = left.min(AT_ONCE);
-                    let oldest =
-                        move |tx: &mut Tx<'_>| store::oldest(tx, experiment.no, time, some);
-                    let gone = self.delete_some(call, experiment.id, oldest).await?;
+                    let no = experiment.no;
+                    let oldest = move |tx: &mut Tx<'_>| store::oldest(tx, no, time, some);
+                    let gone = self.delete_some(call, &experiment, oldest).await?;
                     deleted += gone;
                     if some == left || gone == 0 {
                         return Ok(deleted);
@@ -98,16 +102,19 @@ impl Traces {
     async fn delete_some(
         &self,
         call: &Call,
-        experiment: ExperimentId,
-        select: impl FnOnce(&mut Tx<'_>) -> Result<Vec<Uuid>> + Send + 'static,
+        experiment: &Experiment,
+        select: impl FnOnce(&mut Tx<'_>) -> Result<Vec<Doomed>> + Send + 'static,
     ) -> Result<u64> {
+        let (experiment, no) = (experiment.id, experiment.no);
         let resource = resource(&call.place, experiment, false);
         let (ctx, project) = (call.ctx.clone(), call.place.id);
         self.db()
             .write(move |tx| {
                 check_no_hold(tx, project, [Some(experiment)])?;
-                let traces = select(tx)?;
-                let deleted = store::delete(tx, &traces)?;
+                let doomed = select(tx)?;
+                lock(tx, project, doomed.iter().map(|trace| &trace.id))?;
+                let numbers: Vec<Uuid> = doomed.iter().map(|trace| trace.no).collect();
+                let deleted = store::delete(tx, &numbers, Some(no))?;
                 let data = json!({ "experiment_id": experiment.to_string(), "traces": deleted });
                 let change = Change::new(&TRACE_DELETE, &resource)
                     .event("trace.deleted", &data)

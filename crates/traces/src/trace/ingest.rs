@@ -83,11 +83,7 @@ impl Traces {
         let mut outcome = Logged { spans: 0, rejected: batch.rejected, why: batch.why };
         self.db()
             .write(move |tx| {
-                // In the order of their ids: two requests about the same traces cannot wait for
-                // each other.
-                for id in by_trace.keys() {
-                    tx.lock(&lock(project, id))?;
-                }
+                lock(tx, project, by_trace.keys())?;
                 let mut names = Vec::new();
                 for (id, spans) in by_trace {
                     let mut write = Write { project, experiment: &experiment, limits: &limits };

@@ -7,7 +7,9 @@ use falaj_store::record::Change;
 use serde_json::json;
 
 use super::id::TraceId;
+use super::service::lock;
 use super::store;
+use crate::access::no_trace;
 use crate::{TRACE_WRITE, Traces};
 
 /// The most traces in one request, as in MLflow.
@@ -47,6 +49,7 @@ impl Traces {
         let (ctx, project, most) = (call.ctx.clone(), call.place.id, self.config().max_assessments);
         self.db()
             .write(move |tx| {
+                lock(tx, project, &ids)?;
                 for id in &ids {
                     store::add_link(tx, (project, id), LinkKind::Run, &run.run.to_string())?;
                     check_count(store::links(tx, project, id)?.len(), most)?;
@@ -79,6 +82,11 @@ impl Traces {
         let (ctx, project, most) = (call.ctx.clone(), call.place.id, self.config().max_assessments);
         self.db()
             .write(move |tx| {
+                lock(tx, project, [&home.id])?;
+                let found = store::find(tx, project, &home.id)?;
+                if found.is_none_or(|trace| trace.no != home.no) {
+                    return Err(no_trace(home.id.as_str()));
+                }
                 for prompt in &prompts {
                     store::add_link(tx, (project, &home.id), LinkKind::Prompt, prompt)?;
                 }

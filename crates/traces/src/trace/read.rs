@@ -13,7 +13,7 @@ use super::service::Assessed;
 use super::store;
 use super::trace::Trace;
 use crate::access::no_trace;
-use crate::assessment::store as assessments;
+use crate::assessment::{Assessment, store as assessments};
 use crate::otlp::message::Span;
 use crate::span::{shape, store as spans};
 use crate::{TRACE_READ, Traces};
@@ -38,8 +38,8 @@ impl Traces {
 
     /// Those of the traces that there are, in the order they were asked for, each once.
     pub(crate) async fn trace_infos(&self, call: &Call, ids: &[String]) -> Result<Vec<Assessed>> {
-        let found = self.batch(call, ids, |tx, trace| {
-            let said = assessments::of_trace(tx, trace.no)?;
+        let found = self.batch(call, ids, |tx, room, trace| {
+            let said = room.said(tx, &trace)?;
             Ok(Some((trace, said)))
         });
         found.await
@@ -47,8 +47,7 @@ impl Traces {
 
     /// The same with their spans, as far as those are all there.
     pub(crate) async fn full_traces(&self, call: &Call, ids: &[String]) -> Result<Vec<Full>> {
-        let mut room = Room::new(self.config().max_reply_size.as_usize());
-        self.batch(call, ids, move |tx, trace| {
+        self.batch(call, ids, |tx, room, trace| {
             if trace.is_complete() {
                 room.full(tx, trace, shape::message_text).map(Some)
             } else {
@@ -87,7 +86,7 @@ impl Traces {
         &self,
         call: &Call,
         ids: &[String],
-        mut read: impl FnMut(&mut Tx<'_>, Trace) -> Result<Option<T>> + Send + 'static,
+        read: impl Fn(&mut Tx<'_>, &mut Room, Trace) -> Result<Option<T>> + Send + 'static,
     ) -> Result<Vec<T>> {
         self.check_batch("trace_ids", ids.len())?;
         let homes = self.homes(call, ids, &TRACE_READ).await?;
@@ -95,11 +94,14 @@ impl Traces {
             ids.iter().enumerate().rev().map(|(at, id)| (id.clone(), at)).collect();
         let wanted: Vec<TraceId> = homes.into_iter().map(|home| home.id).collect();
         let project = call.place.id;
+        let mut room = Room::new(self.config().max_reply_size.as_usize());
         self.db()
             .read(move |tx| {
+                room.take(store::weight(tx, project, &wanted)?)?;
                 let mut found = store::find_all(tx, project, &wanted)?;
                 found.sort_by_key(|trace| places.get(trace.id.as_str()).copied());
-                found.into_iter().filter_map(|trace| read(tx, trace).transpose()).collect()
+                let read = |trace| read(tx, &mut room, trace).transpose();
+                found.into_iter().filter_map(read).collect()
             })
             .await
     }
@@ -125,12 +127,23 @@ impl Room {
         Self { left: most, most }
     }
 
+    fn take(&mut self, bytes: usize) -> Result<()> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| too_much(self.most))?;
+        Ok(())
+    }
+
+    fn said(&mut self, tx: &mut Tx<'_>, trace: &Trace) -> Result<Vec<Assessment>> {
+        let (said, weight) = assessments::weighed(tx, trace.no)?;
+        self.take(weight)?;
+        Ok(said)
+    }
+
     fn full(&mut self, tx: &mut Tx<'_>, trace: Trace, write: fn(&Span) -> String) -> Result<Full> {
-        let said = assessments::of_trace(tx, trace.no)?;
+        let said = self.said(tx, &trace)?;
         let mut spans = Vec::new();
         spans::each_of_trace(tx, trace.no, |span| {
             let text = write(&shape::named(span, &trace.id));
-            self.left = self.left.checked_sub(text.len()).ok_or_else(|| too_much(self.most))?;
+            self.take(text.len())?;
             spans.push(text);
             Ok(())
         })?;
@@ -145,8 +158,8 @@ fn unfinished(id: &TraceId) -> Error {
 
 fn too_much(most: usize) -> Error {
     let text = format!(
-        "the spans of these traces have more than {most} bytes (`traces.max_reply_size`); ask for \
-         fewer traces"
+        "these traces have more than {most} bytes with what belongs to them \
+         (`traces.max_reply_size`); ask for fewer"
     );
     Error::new(&code::TOO_LARGE, text)
 }

@@ -1,5 +1,7 @@
 //! What the verbs on traces share: changing one, alone at it and on record.
 
+use std::collections::BTreeSet;
+
 use falaj_base::{Action, Error, ProjectId, Result, code};
 use falaj_mlflow::Call;
 use falaj_store::db::Tx;
@@ -32,7 +34,7 @@ impl Traces {
         let (ctx, project) = (call.ctx.clone(), call.place.id);
         self.db()
             .write(move |tx| {
-                tx.lock(&lock(project, &home.id))?;
+                lock(tx, project, [&home.id])?;
                 let gone = || no_trace(home.id.as_str());
                 let mut trace = store::find(tx, project, &home.id)?.ok_or_else(gone)?;
                 if trace.no != home.no || trace.experiment != home.experiment {
@@ -53,9 +55,25 @@ impl Traces {
     }
 }
 
-/// What is held by whoever changes a trace.
-pub(crate) fn lock(project: ProjectId, id: &TraceId) -> String {
-    format!("trace/{project}/{id}")
+/// How many traces are locked one by one. PostgreSQL keeps the locks of everyone in one table of
+/// fixed size.
+const LOCKED: usize = 256;
+
+/// Lets nobody else change these traces, nor make them. Whoever changes very many of them holds
+/// those of the whole project.
+pub(crate) fn lock<'a>(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    ids: impl IntoIterator<Item = &'a TraceId>,
+) -> Result<()> {
+    // In the order of their ids: two who want the same traces cannot wait for each other.
+    let ids: BTreeSet<&TraceId> = ids.into_iter().collect();
+    let all = format!("traces/{project}");
+    if ids.len() > LOCKED {
+        return tx.lock(&all);
+    }
+    tx.lock_shared(&all)?;
+    ids.into_iter().try_for_each(|id| tx.lock(&format!("trace/{project}/{id}")))
 }
 
 /// A trace of which nothing is known yet.

@@ -6,6 +6,7 @@ use falaj_store::record::Change;
 use falaj_tracking::ExperimentId;
 use falaj_tracking::access::resource;
 use falaj_tracking::experiment::{Experiment, require_active};
+use falaj_tracking::purge::check_no_hold;
 
 use super::id::TraceId;
 use super::service::{Assessed, again_if_moved, empty, lock, moved, shown};
@@ -33,7 +34,8 @@ pub(crate) struct NewTrace {
 }
 
 impl Traces {
-    /// Makes a trace, or completes one whose spans came first.
+    /// Makes a trace, or completes one whose spans came first. It then moves to the experiment that
+    /// is named here, as in MLflow, unless a legal hold keeps it where it is.
     pub(crate) async fn start_trace(&self, call: &Call, new: NewTrace) -> Result<Assessed> {
         again_if_moved(|| self.try_start_trace(call, new.clone())).await
     }
@@ -49,12 +51,19 @@ impl Traces {
         }
         let mut seen: Vec<i64> = homes.iter().map(|address| address.experiment).collect();
         seen.push(experiment.no);
+        let elsewhere = homes.iter().find(|address| address.experiment != experiment.no);
+        let moves_from = elsewhere.map(|address| address.experiment_id);
         let limits = self.config().clone();
         let (ctx, project) = (call.ctx.clone(), call.place.id);
         let resource = resource(&call.place, experiment.id, false);
         self.db()
             .write(move |tx| {
-                tx.lock(&lock(project, &new.id))?;
+                // What is under a hold stays where it is. This lock comes before that of the trace,
+                // as wherever both are taken.
+                if let Some(from) = moves_from {
+                    check_no_hold(tx, project, [Some(from), Some(experiment.id)])?;
+                }
+                lock(tx, project, [&new.id])?;
                 let found = store::find(tx, project, &new.id)?;
                 let is_new = found.is_none();
                 let mut trace =
@@ -74,7 +83,7 @@ impl Traces {
                     assessment.check(&limits)?;
                     assessments::put(tx, trace.no, assessment)?;
                 }
-                assessments::check_count(tx, trace.no, limits.max_assessments)?;
+                assessments::check_room(tx, trace.no, &limits)?;
                 let change = Change::new(&TRACE_WRITE, &resource)
                     .event("trace.logged", &shown(&trace))
                     .after(&shown(&trace))

@@ -16,7 +16,16 @@ const COLUMNS: &str =
     t.state, t.spans, t.size, t.client_request_id, t.request_preview, t.response_preview, t.tags,
     t.metadata";
 
-const TABLES: &str = "trace t JOIN experiment e ON e.no = t.experiment";
+/// A purged experiment gives its id back at once; what was in it is cleared away later.
+const TABLES: &str = "trace t JOIN experiment e ON e.no = t.experiment AND e.id >= 0";
+
+/// Whether nobody sees a trace any more.
+const ORPHANED: &str =
+    "NOT EXISTS (SELECT 1 FROM experiment e WHERE e.no = t.experiment AND e.id >= 0)";
+
+/// What a trace measures, without its spans and assessments.
+const WEIGHT: &str = "octet_length(t.tags) + octet_length(t.metadata)
+    + COALESCE(octet_length(t.request_preview), 0) + COALESCE(octet_length(t.response_preview), 0)";
 
 /// How many ids stand in one list of a statement.
 pub(crate) const LISTED: usize = 400;
@@ -73,6 +82,43 @@ pub(crate) fn find_all(tx: &mut Tx<'_>, project: ProjectId, ids: &[TraceId]) -> 
     Ok(all)
 }
 
+/// The traces with these numbers, in no order.
+pub(crate) fn load(tx: &mut Tx<'_>, numbers: &[Uuid]) -> Result<Vec<Trace>> {
+    let mut all = Vec::new();
+    for numbers in numbers.chunks(LISTED) {
+        let keys: Vec<Value> = numbers.iter().map(|no| key(*no)).collect();
+        let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE t.no IN ({})", list(1, keys.len()));
+        for row in tx.query(&sql, &keys)? {
+            all.push(read(&row)?);
+        }
+    }
+    Ok(all)
+}
+
+/// What these traces measure together.
+pub(crate) fn weight(tx: &mut Tx<'_>, project: ProjectId, ids: &[TraceId]) -> Result<usize> {
+    let mut all = 0_usize;
+    for ids in ids.chunks(LISTED) {
+        let sql = format!(
+            "SELECT COALESCE(SUM({WEIGHT}), 0) AS weight FROM {TABLES}
+             WHERE t.project = $1 AND t.id IN ({})",
+            list(2, ids.len())
+        );
+        let weight: usize = tx.query_one(&sql, &with(project, ids))?.get("weight")?;
+        all = all.saturating_add(weight);
+    }
+    Ok(all)
+}
+
+/// A trace as it stands in a list: what is known before it is read.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) no: Uuid,
+    pub(crate) timestamp: i64,
+    pub(crate) id: String,
+    pub(crate) weight: usize,
+}
+
 /// The traces of an experiment that began within a span of time, newest first, from just behind
 /// `after`.
 pub(crate) fn newest(
@@ -81,17 +127,33 @@ pub(crate) fn newest(
     (from, to): (i64, i64),
     after: Option<&(i64, String)>,
     limit: usize,
-) -> Result<Vec<Trace>> {
+) -> Result<Vec<Entry>> {
     let (timestamp, id) = after.cloned().unwrap_or((i64::MAX, String::new()));
     let sql = format!(
-        "SELECT {COLUMNS} FROM {TABLES}
+        "SELECT t.no, t.timestamp, t.id, {WEIGHT} AS weight FROM {TABLES}
          WHERE t.experiment = $1 AND t.timestamp >= $2 AND t.timestamp <= $3
              AND (t.timestamp < $4 OR (t.timestamp = $4 AND t.id > $5))
          ORDER BY t.timestamp DESC, t.id LIMIT $6"
     );
     let to = to.min(timestamp);
     let rows = tx.query(&sql, &params![experiment, from, to, timestamp, id, limit])?;
-    rows.iter().map(read).collect()
+    let entry = |row: &Row| {
+        Ok(Entry {
+            no: number(row, "no")?,
+            timestamp: row.get("timestamp")?,
+            id: row.get("id")?,
+            weight: row.get("weight")?,
+        })
+    };
+    rows.iter().map(entry).collect()
+}
+
+/// What tells a trace from all others, and is locked by whoever changes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Doomed {
+    pub(crate) no: Uuid,
+    pub(crate) project: ProjectId,
+    pub(crate) id: TraceId,
 }
 
 /// The oldest traces of an experiment up to a time.
@@ -100,35 +162,31 @@ pub(crate) fn oldest(
     experiment: i64,
     until: i64,
     limit: usize,
-) -> Result<Vec<Uuid>> {
+) -> Result<Vec<Doomed>> {
     let rows = tx.query(
-        "SELECT no FROM trace WHERE experiment = $1 AND timestamp <= $2
+        "SELECT no, project, id FROM trace WHERE experiment = $1 AND timestamp <= $2
          ORDER BY timestamp, id LIMIT $3",
         &params![experiment, until, limit],
     )?;
-    rows.iter().map(|row| number(row, "no")).collect()
+    let doomed = |row: &Row| {
+        Ok(Doomed { no: number(row, "no")?, project: row.get("project")?, id: row.get("id")? })
+    };
+    rows.iter().map(doomed).collect()
 }
 
-/// Some of the traces whose experiment is gone; nobody sees them any more.
-pub(crate) fn orphans(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<Uuid>> {
-    let gone = tx.query(
-        "SELECT DISTINCT t.experiment FROM trace t
-         WHERE NOT EXISTS (SELECT 1 FROM experiment e WHERE e.no = t.experiment)",
-        &[],
-    )?;
+/// Some of the traces whose experiment is gone.
+pub(crate) fn orphans(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<Doomed>> {
+    let sql = format!("SELECT DISTINCT t.experiment FROM trace t WHERE {ORPHANED}");
+    let gone = tx.query(&sql, &[])?;
     let Some(first) = gone.first() else { return Ok(Vec::new()) };
     oldest(tx, first.get("experiment")?, i64::MAX, limit)
 }
 
 /// Makes room for a trace whose id one of a vanished experiment still has.
 fn clear_orphan(tx: &mut Tx<'_>, project: ProjectId, id: &TraceId) -> Result<()> {
-    let found = tx.query_opt(
-        "SELECT t.no FROM trace t WHERE t.project = $1 AND t.id = $2
-             AND NOT EXISTS (SELECT 1 FROM experiment e WHERE e.no = t.experiment)",
-        &params![project, id],
-    )?;
-    match found {
-        Some(row) => delete(tx, &[number(&row, "no")?]).map(drop),
+    let sql = format!("SELECT t.no FROM trace t WHERE t.project = $1 AND t.id = $2 AND {ORPHANED}");
+    match tx.query_opt(&sql, &params![project, id])? {
+        Some(row) => delete(tx, &[number(&row, "no")?], None).map(drop),
         None => Ok(()),
     }
 }
@@ -186,11 +244,18 @@ pub(crate) fn update(tx: &mut Tx<'_>, trace: &Trace) -> Result<()> {
     Ok(())
 }
 
-/// Deletes traces and all that belongs to them; how many there were. The traces go first: whoever
-/// adds to one meanwhile then finds it gone, and leaves nothing behind.
-pub(crate) fn delete(tx: &mut Tx<'_>, traces: &[Uuid]) -> Result<u64> {
+/// Deletes traces and all that belongs to them; how many there were. The caller holds their locks,
+/// so nobody adds to them meanwhile. One that has left the experiment stays.
+pub(crate) fn delete(tx: &mut Tx<'_>, traces: &[Uuid], inside: Option<i64>) -> Result<u64> {
     let mut deleted = 0;
     for traces in traces.chunks(LISTED) {
+        let traces = match inside {
+            Some(experiment) => still_inside(tx, traces, experiment)?,
+            None => traces.to_vec(),
+        };
+        if traces.is_empty() {
+            continue;
+        }
         let keys: Vec<Value> = traces.iter().map(|no| key(*no)).collect();
         let these = list(1, keys.len());
         let links = format!(
@@ -204,6 +269,14 @@ pub(crate) fn delete(tx: &mut Tx<'_>, traces: &[Uuid]) -> Result<u64> {
         }
     }
     Ok(deleted)
+}
+
+fn still_inside(tx: &mut Tx<'_>, traces: &[Uuid], experiment: i64) -> Result<Vec<Uuid>> {
+    let keys = traces.iter().map(|no| key(*no));
+    let values: Vec<Value> = std::iter::once(Value::from(experiment)).chain(keys).collect();
+    let these = list(2, traces.len());
+    let sql = format!("SELECT no FROM trace WHERE experiment = $1 AND no IN ({these})");
+    tx.query(&sql, &values)?.iter().map(|row| number(row, "no")).collect()
 }
 
 pub(crate) fn add_link(

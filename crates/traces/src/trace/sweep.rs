@@ -5,6 +5,9 @@ use std::time::Duration;
 use falaj_store::db::Db;
 use falaj_store::worker::Worker;
 
+use uuid::Uuid;
+
+use super::service::lock;
 use super::store;
 
 const EVERY: Duration = Duration::from_mins(10);
@@ -20,7 +23,12 @@ pub(crate) fn sweeper(db: Db) -> Worker {
             while !db.read(|tx| store::orphans(tx, 1)).await?.is_empty() {
                 db.write(|tx| {
                     let orphans = store::orphans(tx, AT_ONCE)?;
-                    store::delete(tx, &orphans)
+                    // All are of one experiment, and so of one project.
+                    if let Some(first) = orphans.first() {
+                        lock(tx, first.project, orphans.iter().map(|orphan| &orphan.id))?;
+                    }
+                    let numbers: Vec<Uuid> = orphans.iter().map(|orphan| orphan.no).collect();
+                    store::delete(tx, &numbers, None)
                 })
                 .await?;
             }

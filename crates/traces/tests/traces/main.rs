@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod keeping;
 mod limits;
 mod searching;
+mod sizes;
 mod spans;
 mod walls;
 mod world;

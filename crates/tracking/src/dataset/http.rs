@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use falaj_base::Result;
-use falaj_mlflow::error::{missing, refused, required_text, too_long};
+use falaj_mlflow::error::{missing, refused, required, required_text, too_long};
 use falaj_mlflow::{Api, Call, Places, wire as read};
 use falaj_web::Endpoint;
 use schemars::JsonSchema;
@@ -98,15 +98,12 @@ async fn inputs(t: Arc<Tracking>, call: Call, body: LogInputs) -> Result<Nothing
 struct LogOutputs {
     #[serde(alias = "runId")]
     run_id: Option<String>,
-    models: Vec<ModelShape>,
+    models: Option<Vec<ModelShape>>,
 }
 
 async fn outputs(t: Arc<Tracking>, call: Call, body: LogOutputs) -> Result<Nothing> {
     let run = required_text("run_id", body.run_id)?;
-    if body.models.is_empty() {
-        return Err(missing("models"));
-    }
-    let models = body.models.into_iter().map(|model| {
+    let models = required("models", body.models)?.into_iter().map(|model| {
         Ok((required_text("model_id", model.model_id)?, model.step.unwrap_or_default()))
     });
     let models = models.collect::<Result<_>>()?;

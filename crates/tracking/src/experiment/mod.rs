@@ -7,5 +7,5 @@ mod service;
 pub(crate) mod store;
 
 pub use experiment::{Experiment, ExperimentId, Stage, ViewType};
-pub(crate) use service::require_active_for;
 pub use service::{NewExperiment, require_active};
+pub(crate) use service::{check_active, require_active_for};

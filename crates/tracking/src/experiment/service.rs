@@ -11,6 +11,7 @@ use serde_json::json;
 use super::experiment::{Experiment, ExperimentId, Stage};
 use super::store;
 use crate::access::{allowed, no_experiment, resource};
+use crate::artifact::collects_tokens;
 use crate::{
     EXPERIMENT_CREATE, EXPERIMENT_DELETE, EXPERIMENT_READ, EXPERIMENT_UPDATE, Tracking, key,
 };
@@ -307,7 +308,7 @@ pub(crate) fn require_active_for(
     check_active(id, stage)
 }
 
-fn check_active(id: ExperimentId, stage: Stage) -> Result<()> {
+pub(crate) fn check_active(id: ExperimentId, stage: Stage) -> Result<()> {
     if stage == Stage::Active {
         return Ok(());
     }
@@ -348,6 +349,14 @@ fn check_location(location: &str) -> Result<()> {
         return Err(refused(format!(
             "Invalid artifact location '{shown}': it has no '..', '#' or '?' and at most 256 \
              characters."
+        ))
+        .at("artifact_location"));
+    }
+    if collects_tokens(location) {
+        return Err(refused(format!(
+            "Invalid artifact location '{location}': clients would send their tokens to the host \
+             that it names. Leave it out to keep artifacts here, or name a store such as \
+             s3://bucket/folder."
         ))
         .at("artifact_location"));
     }

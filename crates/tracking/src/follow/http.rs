@@ -72,7 +72,8 @@ async fn answer(
         }
         let call = n.call(&ctx, &path.tenant, &path.project).await?;
         let home = n.tracking().home(&call, &path.run, &RUN_READ).await?;
-        stream::follow(&n, &home, what, cursor, stopping)
+        let seat = n.seats().take(ctx.principal.id, &n.tracking().config().follow)?;
+        Ok(stream::follow(&n, &home, what, cursor, stopping, seat))
     };
     answer.await.unwrap_or_else(|error| problem_response(&error))
 }

@@ -6,13 +6,17 @@
 //!   history has them.
 //! - A stream lasts a minute at most and ends as soon as anyone's rights change: whoever comes back
 //!   is judged anew.
-//! - There are only so many at once, each with a bounded reply at a time.
+//! - There are only so many at once, and of one caller, each with a bounded reply at a time. One
+//!   whose client does not take what it is sent is ended by the server's `write_timeout`.
+//! - However fast the client reads, a run is looked at only so often.
 
 mod cursor;
 mod http;
+mod seats;
 mod stream;
 
 pub(crate) use http::routes;
+pub(crate) use seats::Seats;
 
 use falaj_base::HumanDuration;
 use schemars::JsonSchema;
@@ -25,12 +29,20 @@ pub struct FollowConfig {
     /// How many runs are followed at once.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_streams: usize,
-    /// How often a followed run is looked at.
+    /// How many of them are one caller's.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_streams_per_caller: usize,
+    /// How often a followed run is looked at, at most. A log that is longer than one event is told
+    /// without waiting.
     pub look_every: HumanDuration,
 }
 
 impl Default for FollowConfig {
     fn default() -> Self {
-        Self { max_streams: 256, look_every: HumanDuration::from_millis(500) }
+        Self {
+            max_streams: 256,
+            max_streams_per_caller: 32,
+            look_every: HumanDuration::from_millis(500),
+        }
     }
 }

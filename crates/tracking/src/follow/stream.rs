@@ -10,16 +10,16 @@ use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use falaj_base::{Error, Result, code};
+use falaj_base::Result;
 use falaj_store::db::{Tx, params};
 use falaj_web::Stopping;
 use futures::stream::{self, Stream};
 use http::header;
 use serde_json::{Value, json};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::cursor::Cursor;
+use super::seats::Seat;
 use crate::access::Home;
 use crate::console;
 use crate::experiment::Stage;
@@ -57,7 +57,11 @@ struct Follower {
     last_sent: Instant,
     stopping: Stopping,
     over: bool,
-    _place: OwnedSemaphorePermit,
+    /// When the run was looked at last, as a whole.
+    looked: Option<Instant>,
+    /// Whether there is more of the log than was told.
+    behind: bool,
+    _seat: Seat,
 }
 
 pub(super) fn follow(
@@ -66,11 +70,8 @@ pub(super) fn follow(
     what: What,
     cursor: Cursor,
     stopping: Stopping,
-) -> Result<Response> {
-    let place = native.streams().clone().try_acquire_owned().map_err(|_| {
-        Error::new(&code::OVERLOADED, "as many runs are followed as may be")
-            .retry_after(Duration::from_secs(5))
-    })?;
+    seat: Seat,
+) -> Response {
     let follower = Follower {
         epoch: native.places().epoch(),
         native: native.clone(),
@@ -83,11 +84,13 @@ pub(super) fn follow(
         last_sent: Instant::now(),
         stopping,
         over: false,
-        _place: place,
+        looked: None,
+        behind: false,
+        _seat: seat,
     };
     let headers =
         [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
-    Ok((headers, Body::from_stream(frames(follower))).into_response())
+    (headers, Body::from_stream(frames(follower))).into_response()
 }
 
 fn frames(follower: Follower) -> impl Stream<Item = Result<Bytes, Infallible>> {
@@ -116,11 +119,24 @@ impl Follower {
     async fn next_frame(&mut self) -> Option<Bytes> {
         let every = self.native.tracking().config().follow.look_every.get();
         loop {
-            let changed = self.native.places().epoch() != self.epoch;
-            if self.over || changed || self.opened.elapsed() >= LIFETIME {
+            if self.over {
                 return None;
             }
-            let seen = match self.look().await {
+            // A client that reads fast is no reason to look more often; but a log that is already
+            // there is read on at once, and only the log.
+            let due = self.looked.map_or_else(Instant::now, |looked| looked + every);
+            let whole = !self.behind || due <= Instant::now();
+            if whole {
+                tokio::select! {
+                    () = tokio::time::sleep_until(due) => self.looked = Some(Instant::now()),
+                    () = self.stopping.begun() => return None,
+                }
+            }
+            let changed = self.native.places().epoch() != self.epoch;
+            if changed || self.opened.elapsed() >= LIFETIME {
+                return None;
+            }
+            let seen = match self.look(whole).await {
                 Ok(Some(seen)) => seen,
                 Ok(None) => {
                     self.over = true;
@@ -131,7 +147,7 @@ impl Follower {
                     return None;
                 }
             };
-            let text = self.tell(seen);
+            let text = self.tell(seen, whole);
             if !text.is_empty() {
                 self.last_sent = Instant::now();
                 return Some(text.into());
@@ -140,20 +156,18 @@ impl Follower {
                 self.last_sent = Instant::now();
                 return Some(Bytes::from_static(b": still here\n\n"));
             }
-            tokio::select! {
-                () = tokio::time::sleep(every) => {}
-                () = self.stopping.begun() => return None,
-            }
         }
     }
 
-    async fn look(&self) -> Result<Option<Seen>> {
-        let (run, what, cursor, first) = (self.run, self.what, self.cursor, self.first);
+    async fn look(&self, whole: bool) -> Result<Option<Seen>> {
+        let (run, cursor, first) = (self.run, self.cursor, self.first);
+        let what = What { metrics: self.what.metrics && whole, ..self.what };
         self.native.tracking().db().read(move |tx| look(tx, run, what, cursor, first)).await
     }
 
-    /// The events that tell what is new, and moves on.
-    fn tell(&mut self, seen: Seen) -> String {
+    /// The events that tell what is new, and moves on. Of a look that was not at the whole run,
+    /// only the log is told.
+    fn tell(&mut self, seen: Seen, whole: bool) -> String {
         let mut text = String::new();
         let is_new = self.first || seen.version != self.cursor.version;
         let resumed = self.cursor.version == seen.version;
@@ -167,6 +181,10 @@ impl Follower {
             self.event(&mut text, "log", &data);
         }
         let all_told = self.cursor.log >= seen.log_size || !self.what.log;
+        self.behind = !all_told && !text.is_empty();
+        if !whole {
+            return text;
+        }
         if is_new {
             self.cursor.version = seen.version;
         }

@@ -151,8 +151,8 @@ impl Row for Seen<'_> {
 #[allow(clippy::cast_precision_loss, reason = "times in milliseconds are far below 2^53")]
 fn time(model: &LoggedModel, field: &Field) -> Option<f64> {
     match field {
-        Field::Attribute("creation_timestamp_ms") => Some(model.created_at as f64),
-        Field::Attribute("last_updated_timestamp_ms") => Some(model.updated_at as f64),
+        Field::Attribute("creation_timestamp") => Some(model.created_at as f64),
+        Field::Attribute("last_updated_timestamp") => Some(model.updated_at as f64),
         _ => None,
     }
 }

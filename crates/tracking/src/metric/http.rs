@@ -62,8 +62,10 @@ const HISTORY_DOC: Doc = Doc {
     ],
 };
 
-/// How many points of a whole history are held at a time.
-const AT_ONCE: usize = 50_000;
+/// How many points of a history are held at a time.
+const AT_ONCE: usize = 10_000;
+/// About what a point takes as JSON.
+const POINT_TEXT: usize = 80;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -88,25 +90,23 @@ struct Points {
     next_page_token: Option<String>,
 }
 
-/// A page, or all of it: a whole history is sent as it is read, never held as a whole.
+/// A page, or all of it. More than a few points are sent as they are read, never held as a whole.
 async fn history(t: Arc<Tracking>, call: Call, request: Request) -> Result<Response> {
     let query: History = read::read(request).await?;
     let run = run_id(query.run_id, query.run_uuid)?;
     let key = required_text("metric_key", query.metric_key)?;
-    let limit = match query.max_results {
-        None => AT_ONCE,
+    let wanted = match query.max_results {
+        None => usize::MAX,
         Some(limit) => usize::try_from(limit).ok().filter(|limit| *limit > 0).ok_or_else(|| {
             invalid("max_results", &json!(limit), "it must be a positive integer")
         })?,
     };
     let after = query.page_token.filter(|token| !token.is_empty());
     let after = after.map(|token| token.parse()).transpose()?;
-    let page = t.metric_history(&call, &run, &key, after, limit).await?;
+    let page = t.metric_history(&call, &run, &key, after, wanted.min(AT_ONCE)).await?;
+    let left = wanted - page.points.len();
     match page.next {
-        Some(next) if query.max_results.is_none() => {
-            let rest = Rest { t, call, run, key, next: Some(next) };
-            Ok(whole(rest, page.points))
-        }
+        Some(next) if left > 0 => Ok(long(Rest { t, call, run, key, left, next }, page.points)),
         next => Ok(Json(Points {
             metrics: page.points.into_iter().map(|point| shape(&key, point, None)).collect(),
             next_page_token: next.map(|next| next.to_string()),
@@ -121,44 +121,64 @@ struct Rest {
     call: Call,
     run: String,
     key: String,
-    next: Option<HistoryCursor>,
+    /// How many more points are wanted; at least one.
+    left: usize,
+    next: HistoryCursor,
 }
 
 impl Rest {
-    /// The text of more points, with a comma before it; none after the last.
-    async fn more(mut self) -> Result<Option<(Bytes, Self)>> {
-        let Some(after) = self.next.take() else { return Ok(None) };
+    /// The text of more points with a comma before it, and after the last of them the end of the
+    /// reply.
+    async fn more(mut self) -> Result<(Bytes, Option<Self>)> {
         let Self { t, call, run, key, .. } = &self;
-        let page = t.metric_history(call, run, key, Some(after), AT_ONCE).await?;
-        let mut text = if page.points.is_empty() { Vec::new() } else { b",".to_vec() };
-        text.extend(listed(key, page.points)?);
-        self.next = page.next;
-        Ok(Some((text.into(), self)))
+        let limit = self.left.min(AT_ONCE);
+        let page = t.metric_history(call, run, key, Some(self.next), limit).await?;
+        let mut text = Vec::with_capacity(page.points.len() * POINT_TEXT);
+        for point in &page.points {
+            text.push(b',');
+            write(&mut text, key, *point)?;
+        }
+        self.left -= page.points.len();
+        match page.next {
+            Some(next) if self.left > 0 => {
+                self.next = next;
+                return Ok((text.into(), Some(self)));
+            }
+            Some(next) => text.extend(format!(r#"],"next_page_token":"{next}"}}"#).into_bytes()),
+            None => text.extend(b"]}"),
+        }
+        Ok((text.into(), None))
     }
 }
 
 /// A reply that begins with these points and goes on with the rest. If that fails halfway, the
 /// reply breaks off, which no reader takes for its end.
-fn whole(rest: Rest, first: Vec<Point>) -> Response {
-    let head = listed(&rest.key, first).map(|points| {
-        let mut text = br#"{"metrics":["#.to_vec();
-        text.extend(points);
-        Bytes::from(text)
-    });
-    let pieces = futures::stream::once(async { head })
-        .chain(futures::stream::try_unfold(rest, Rest::more))
-        .chain(futures::stream::once(async { Ok(Bytes::from_static(b"]}")) }));
+fn long(rest: Rest, first: Vec<Point>) -> Response {
+    let head = first_points(&rest.key, &first);
+    let pieces = futures::stream::once(async { head }).chain(futures::stream::try_unfold(
+        Some(rest),
+        async |rest| match rest {
+            Some(rest) => rest.more().await.map(Some),
+            None => Ok(None),
+        },
+    ));
     ([(header::CONTENT_TYPE, "application/json")], Body::from_stream(pieces)).into_response()
 }
 
-/// Points as JSON, with commas between and no brackets around.
-fn listed(key: &str, points: Vec<Point>) -> Result<Vec<u8>> {
-    let shapes: Vec<MetricValue> =
-        points.into_iter().map(|point| shape(key, point, None)).collect();
-    let mut text = serde_json::to_vec(&shapes).map_err(falaj_base::Error::internal)?;
-    text.pop();
-    text.drain(..1);
-    Ok(text)
+fn first_points(key: &str, points: &[Point]) -> Result<Bytes> {
+    let mut text = Vec::with_capacity(points.len() * POINT_TEXT);
+    text.extend(br#"{"metrics":["#);
+    for (at, point) in points.iter().enumerate() {
+        if at > 0 {
+            text.push(b',');
+        }
+        write(&mut text, key, *point)?;
+    }
+    Ok(text.into())
+}
+
+fn write(text: &mut Vec<u8>, key: &str, point: Point) -> Result<()> {
+    serde_json::to_writer(text, &shape(key, point, None)).map_err(falaj_base::Error::internal)
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -171,11 +191,17 @@ struct Bulk {
     max_results: Option<i64>,
 }
 
-async fn bulk(t: Arc<Tracking>, call: Call, query: Bulk) -> Result<Points> {
+/// Unlike elsewhere, an empty list is told, as in MLflow.
+#[derive(Debug, Serialize, JsonSchema)]
+struct BulkPoints {
+    metrics: Vec<MetricValue>,
+}
+
+async fn bulk(t: Arc<Tracking>, call: Call, query: Bulk) -> Result<BulkPoints> {
     if query.run_id.is_empty() {
         return Err(refused("GetMetricHistoryBulk request must specify at least one run_id."));
     }
-    require_few("GetMetricHistoryBulk", "run_id", &query.run_id)?;
+    require_few("GetMetricHistoryBulk request cannot specify more than", &query.run_id)?;
     let key = query
         .metric_key
         .filter(|key| !key.is_empty())
@@ -183,7 +209,7 @@ async fn bulk(t: Arc<Tracking>, call: Call, query: Bulk) -> Result<Points> {
     let limit = query.max_results.and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.unwrap_or(MOST_IN_BULK).min(MOST_IN_BULK);
     let found = t.metric_histories(&call, &query.run_id, &key, limit).await?;
-    Ok(many(&key, found))
+    Ok(BulkPoints { metrics: many(&key, found).metrics })
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -206,7 +232,7 @@ async fn interval(t: Arc<Tracking>, call: Call, query: Interval) -> Result<Point
     if query.run_ids.is_empty() {
         return Err(falaj_mlflow::error::missing("run_ids"));
     }
-    require_few("GetMetricHistoryBulkInterval", "run_ids", &query.run_ids)?;
+    require_few("GetMetricHistoryBulkInterval request must specify at most", &query.run_ids)?;
     let key = required_text("metric_key", query.metric_key)?;
     let steps = match (query.start_step, query.end_step) {
         (None, None) => Steps::ALL,
@@ -234,14 +260,13 @@ async fn interval(t: Arc<Tracking>, call: Call, query: Interval) -> Result<Point
     Ok(many(&key, found))
 }
 
-fn require_few(request: &str, field: &str, runs: &[String]) -> Result<()> {
+/// `bound` is what the original says before the number.
+fn require_few(bound: &str, runs: &[String]) -> Result<()> {
     if runs.len() <= MOST_RUNS {
         return Ok(());
     }
-    Err(refused(format!(
-        "{request} request must specify at most {MOST_RUNS} {field}s. Received {} {field}s.",
-        runs.len()
-    )))
+    let count = runs.len();
+    Err(refused(format!("{bound} {MOST_RUNS} run_ids. Received {count} run_ids.")))
 }
 
 fn many(key: &str, found: Vec<(String, Vec<Point>)>) -> Points {

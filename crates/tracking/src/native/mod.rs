@@ -16,7 +16,6 @@ use falaj_mlflow::{Call, Places};
 use falaj_web::Endpoint;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::sync::Semaphore;
 
 use crate::{Tracking, console, follow, media, purge, recipe};
 
@@ -55,14 +54,13 @@ paths! {
 pub(crate) struct Native {
     tracking: Tracking,
     places: Places,
-    /// How many runs may still be followed.
-    streams: Arc<Semaphore>,
+    /// Who follows runs.
+    seats: follow::Seats,
 }
 
 impl Native {
     pub(crate) fn new(tracking: Tracking, places: Places) -> Self {
-        let streams = Arc::new(Semaphore::new(tracking.config().follow.max_streams));
-        Self { tracking, places, streams }
+        Self { tracking, places, seats: follow::Seats::default() }
     }
 
     pub(crate) fn tracking(&self) -> &Tracking {
@@ -73,8 +71,8 @@ impl Native {
         &self.places
     }
 
-    pub(crate) fn streams(&self) -> &Arc<Semaphore> {
-        &self.streams
+    pub(crate) fn seats(&self) -> &follow::Seats {
+        &self.seats
     }
 
     /// The project that a path names, if the caller may see it.

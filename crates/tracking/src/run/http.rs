@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use falaj_base::Result;
-use falaj_mlflow::error::{missing, required, required_text};
+use falaj_mlflow::error::{invalid, missing, required, required_text};
 use falaj_mlflow::{Api, Call, Places, wire as read};
 use falaj_web::Endpoint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::log::{Batch, LoggedMetric};
 use super::run::RunStatus;
@@ -72,7 +73,8 @@ async fn create(t: Arc<Tracking>, call: Call, body: Create) -> Result<Shown> {
         start_time: body.start_time.unwrap_or_default(),
         tags: tags.collect::<Result<_>>()?,
     };
-    Ok(Shown { run: t.create_run(&call, new).await?.into() })
+    let made = RunShape::from(t.create_run(&call, new).await?);
+    Ok(Shown { run: RunShape { outputs: None, ..made } })
 }
 
 /// One run by its id.
@@ -253,8 +255,19 @@ struct LogBatch {
     tags: Vec<KeyValue>,
 }
 
+/// Only here MLflow tells an id that cannot be one from an id that is not there.
+fn check_spelling(run: &str) -> Result<()> {
+    let word = |letter: char| letter.is_alphanumeric() || "_-".contains(letter);
+    let starts = run.starts_with(|first: char| first.is_ascii_alphanumeric());
+    if starts && run.chars().all(word) && run.chars().count() <= 256 {
+        return Ok(());
+    }
+    Err(invalid("run_id", &json!(run), "an id has 1 to 256 letters, digits, `_` and `-`"))
+}
+
 async fn log_batch(t: Arc<Tracking>, call: Call, body: LogBatch) -> Result<Nothing> {
     let run = required_text("run_id", body.run_id)?;
+    check_spelling(&run)?;
     let metrics = body.metrics.into_iter().enumerate();
     let params = body.params.into_iter().enumerate().map(|(at, pair)| pair.pair("params", at));
     let tags = body.tags.into_iter().enumerate().map(|(at, pair)| pair.pair("tags", at));

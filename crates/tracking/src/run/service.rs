@@ -185,13 +185,16 @@ impl Tracking {
         Ok(kept)
     }
 
-    /// Writes tags; the one that holds the run's name renames the run as well.
+    /// Writes tags; the one that holds the run's name renames the run as well, unless it is empty:
+    /// then nothing happens, as in MLflow.
     pub(super) fn write_tags(
         &self,
         tx: &mut Tx<'_>,
         run: &RunInfo,
         tags: &[(String, String)],
     ) -> Result<Learned> {
+        let nameless = |(key, value): &&(String, String)| key == RUN_NAME_TAG && value.is_empty();
+        let tags: Vec<_> = tags.iter().filter(|tag| !nameless(tag)).collect();
         let names = tags.iter().map(|(key, _)| key.as_str());
         let (keys, learned) = self.0.keys.number(tx, (run.experiment, KeyKind::Tag), names)?;
         for (key, (name, value)) in keys.into_iter().zip(tags) {

@@ -115,7 +115,9 @@ pub(crate) struct RunShape {
     pub(crate) info: InfoShape,
     pub(crate) data: DataShape,
     pub(crate) inputs: InputsShape,
-    pub(crate) outputs: OutputsShape,
+    /// Absent where a run was just made, as in MLflow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) outputs: Option<OutputsShape>,
 }
 
 impl From<Run> for RunShape {
@@ -131,7 +133,7 @@ impl From<Run> for RunShape {
                 tags: run.data.tags.into_iter().map(KeyValue::from).collect(),
             },
             inputs,
-            outputs,
+            outputs: Some(outputs),
         }
     }
 }

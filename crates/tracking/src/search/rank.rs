@@ -80,6 +80,31 @@ pub(super) fn compare(a: &Place, b: &Place, order: &[OrderBy]) -> Ordering {
         .unwrap_or_else(|| b.start_time.cmp(&a.start_time).then_with(|| a.run.cmp(&b.run)))
 }
 
+/// Numbers that stand in the order of the values, so that most comparisons are of two numbers.
+mod standing {
+    pub(super) const ABSENT: u64 = u64::MAX;
+    pub(super) const NAN: u64 = u64::MAX - 1;
+
+    /// In the order of `f64::total_cmp`; below `NAN` for all that is a number, in both directions.
+    pub(super) fn number(value: f64, ascending: bool) -> u64 {
+        if value.is_nan() {
+            return NAN;
+        }
+        let bits = value.to_bits();
+        let standing = if bits >> 63 == 0 { bits | 1 << 63 } else { !bits };
+        if ascending { standing } else { !standing }
+    }
+
+    pub(super) fn rank(rank: u32, ascending: bool) -> u64 {
+        u64::from(if ascending { rank } else { !rank })
+    }
+
+    /// The latest first.
+    pub(super) fn start(time: i64) -> u64 {
+        !(time.cast_unsigned() ^ 1 << 63)
+    }
+}
+
 /// How one clause reads a frame.
 enum Source<'f> {
     Number(&'f Numbers, &'f [f64]),
@@ -98,6 +123,23 @@ impl Source<'_> {
             }
             Source::Base(read) => read(&frame.runs[at]),
             Source::Number(..) | Source::Nothing => Key::Absent,
+        }
+    }
+
+    /// Where a row stands among the others by this clause: equal for equal keys and in their
+    /// order, or the same for all where that cannot be told by a number.
+    fn standing(&self, row: Row, ascending: bool) -> u64 {
+        let at = row as usize;
+        match self {
+            Source::Number(numbers, values) if numbers.there[at] => {
+                standing::number(values[at], ascending)
+            }
+            Source::Text(texts, ranks) => match texts.codes[at] {
+                0 => standing::ABSENT,
+                code => standing::rank(ranks[code as usize], ascending),
+            },
+            Source::Number(..) | Source::Nothing => standing::ABSENT,
+            Source::Base(_) => 0,
         }
     }
 
@@ -172,23 +214,98 @@ pub(super) fn first(
             run: base.id.to_string(),
         }
     };
-    let mut rows: Vec<Row> =
-        (0..).zip(chosen).filter(|(_, chosen)| **chosen).map(|(row, _)| row).collect();
+    let standing = |row: Row| match (sources.first(), order.first()) {
+        (Some(source), Some(by)) => source.standing(row, by.ascending),
+        _ => standing::start(frame.runs[row as usize].start_time),
+    };
+    let mut rows: Vec<(u64, Row)> = (0..)
+        .zip(chosen)
+        .filter(|(_, chosen)| **chosen)
+        .map(|(row, _)| (standing(row), row))
+        .collect();
     if let Some(after) = after {
-        rows.retain(|row| compare(&place(*row), after, order).is_gt());
+        rows.retain(|(_, row)| is_after(frame, &sources, order, *row, after));
     }
-    let by_place = |a: &Row, b: &Row| {
-        let clauses = sources.iter().zip(order);
-        let decided = clauses
-            .map(|(source, by)| source.compare(frame, *a, *b, by.ascending))
-            .find(|way| way.is_ne());
-        let (a, b) = (&frame.runs[*a as usize], &frame.runs[*b as usize]);
-        decided.unwrap_or_else(|| b.start_time.cmp(&a.start_time).then_with(|| a.id.cmp(&b.id)))
+    let by_place = |(standing_a, a): &(u64, Row), (standing_b, b): &(u64, Row)| {
+        standing_a.cmp(standing_b).then_with(|| {
+            let clauses = sources.iter().zip(order);
+            let decided = clauses
+                .map(|(source, by)| source.compare(frame, *a, *b, by.ascending))
+                .find(|way| way.is_ne());
+            let (a, b) = (&frame.runs[*a as usize], &frame.runs[*b as usize]);
+            decided.unwrap_or_else(|| b.start_time.cmp(&a.start_time).then_with(|| a.id.cmp(&b.id)))
+        })
     };
     if rows.len() > limit {
         rows.select_nth_unstable_by(limit, by_place);
         rows.truncate(limit);
     }
     rows.sort_unstable_by(by_place);
-    rows.into_iter().map(|row| (frame.runs[row as usize].id, place(row))).collect()
+    rows.into_iter().map(|(_, row)| (frame.runs[row as usize].id, place(row))).collect()
+}
+
+/// Whether a row comes after the last one of a page; texts are made only where they decide.
+fn is_after(
+    frame: &Frame,
+    sources: &[Source<'_>],
+    order: &[OrderBy],
+    row: Row,
+    after: &Place,
+) -> bool {
+    let clauses = sources.iter().zip(&after.keys).zip(order);
+    let decided = clauses
+        .map(|((source, key), by)| source.key(frame, row).compare(key, by.ascending))
+        .find(|way| way.is_ne());
+    let base = &frame.runs[row as usize];
+    let way = decided
+        .unwrap_or_else(|| after.start_time.cmp(&base.start_time))
+        .then_with(|| base.id.to_string().cmp(&after.run));
+    way.is_gt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Key, standing};
+
+    /// What stands before what must be the same by keys and by the numbers that stand for them.
+    #[test]
+    fn standings_are_in_the_order_of_keys() {
+        let numbers = [
+            f64::NEG_INFINITY,
+            f64::MIN,
+            -1.5,
+            -f64::MIN_POSITIVE,
+            -0.0,
+            0.0,
+            5e-324,
+            1.0,
+            1.0 + f64::EPSILON,
+            f64::MAX,
+            f64::INFINITY,
+            f64::NAN,
+            -f64::NAN,
+        ];
+        for ascending in [true, false] {
+            let mut all: Vec<(Key, u64)> = numbers
+                .iter()
+                .map(|number| (Key::number(*number), standing::number(*number, ascending)))
+                .collect();
+            all.push((Key::Absent, standing::ABSENT));
+            for (key, stands) in &all {
+                for (other, others) in &all {
+                    let expected = key.compare(other, ascending);
+                    assert_eq!(stands.cmp(others), expected, "{key:?} beside {other:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn texts_and_times_stand_in_order_too() {
+        assert!(standing::rank(0, true) < standing::rank(7, true));
+        assert!(standing::rank(0, false) > standing::rank(7, false));
+        assert!(standing::rank(0, false) < standing::ABSENT);
+        let times = [i64::MAX, 1, 0, -1, i64::MIN];
+        assert!(times.is_sorted_by(|a, b| standing::start(*a) < standing::start(*b)));
+    }
 }

@@ -7,71 +7,109 @@ use falaj_base::{Error, Result, code};
 use falaj_mlflow::Call;
 use falaj_store::db::{Tx, params};
 
-use super::wire::{Imported, LoggedModelIn, LoggedModels, ModelMetricIn};
-use super::{check_count, check_location, check_pairs, check_text, record};
+use super::origin::{self, Kind};
+use super::runs::Fate;
+use super::wire::{Imported, LeftAlone, LoggedModelIn, LoggedModels, ModelMetricIn, StageHere};
+use super::{
+    Mover, Told, Way, check_count, check_location, check_pairs, check_text, hold_open, identical,
+    not_from,
+};
+use crate::Tracking;
+use crate::artifact::proxied_path;
 use crate::dataset::store as lineage;
 use crate::experiment::{Experiment, ExperimentId, Stage};
 use crate::logged_model::{LoggedModel, ModelId, ModelMetric, ModelStatus, store};
 use crate::purge::refuse_while_purged;
 use crate::run::RunId;
-use crate::{IMPORT, Tracking};
 
 /// A model that was checked, and the runs it belongs to.
-struct Ready {
-    model: LoggedModel,
-    inputs: Vec<RunId>,
-    outputs: Vec<(RunId, i64)>,
+pub(super) struct ReadyModel {
+    pub(super) model: LoggedModel,
+    pub(super) inputs: Vec<RunId>,
+    pub(super) outputs: Vec<(RunId, i64)>,
+}
+
+impl ReadyModel {
+    /// Every run that it names.
+    fn runs(&self) -> impl Iterator<Item = RunId> {
+        let outputs = self.outputs.iter().map(|(run, _)| *run);
+        let metrics = self.model.metrics.iter().map(|metric| metric.run);
+        self.inputs.iter().copied().chain(outputs).chain(metrics)
+    }
 }
 
 impl Tracking {
     pub(super) async fn import_logged_models(
         &self,
         call: &Call,
+        way: Way,
         batch: LoggedModels,
     ) -> Result<Imported> {
+        let mover = Mover::new(call, way, batch.source)?;
         let most = self.config().max_import_batch;
         check_count("logged_models", batch.logged_models.len(), most)?;
-        self.may_import(call).await?;
+        self.may_bring(&mover).await?;
         let mut experiments: HashMap<ExperimentId, Experiment> = HashMap::new();
         let mut ready = Vec::with_capacity(batch.logged_models.len());
         for model in batch.logged_models {
             check(&model, most)?;
             let id: ExperimentId = model.experiment.parse()?;
             if let Entry::Vacant(unknown) = experiments.entry(id) {
-                unknown.insert(self.experiment(call, id, &IMPORT).await?);
+                unknown.insert(self.receiving(&mover, id).await?);
             }
             if let Some(home) = experiments.get(&id) {
-                ready.push(self.prepared(call, model, home).await?);
+                ready.push(self.prepared(&mover, model, home).await?);
             }
         }
-        let call = call.clone();
+        let now = self.now_ms();
         let write = move |tx: &mut Tx<'_>| {
-            tx.lock(&format!("import/{}", call.place.id))?;
-            for ready in &ready {
-                upsert(tx, ready)?;
+            let stage = |one: &ReadyModel| match mover.way {
+                Way::Import => one.model.stage,
+                Way::Sync => Stage::Active,
+            };
+            let into = ready.iter().map(|one| (one.model.experiment_id, stage(one)));
+            hold_open(tx, mover.project(), into)?;
+            tx.lock(&format!("import/{}", mover.project()))?;
+            let (mut ids, mut left_out) = (Vec::with_capacity(ready.len()), Vec::new());
+            for mut one in ready {
+                // Without a time it would be purged at once.
+                if one.model.stage == Stage::Deleted && one.model.updated_at <= 0 {
+                    one.model.updated_at = now;
+                }
+                let id = one.model.id.to_string();
+                match upsert(tx, &mover, &mut one)? {
+                    Fate::Written => ids.push(id),
+                    Fate::Same => {}
+                    Fate::Left(stage) => left_out.push(LeftAlone { id, stage }),
+                }
             }
-            record(tx, &call, &[("logged_models", ready.len())])?;
-            Ok(Imported { count: ready.len() })
+            mover.record(tx, Told::LoggedModels, &ids, &[])?;
+            Ok(Imported { count: ids.len(), left_out })
         };
         self.db().write(write).await
     }
 
     /// Every run that is named must be here and one that the caller may import into.
-    async fn prepared(&self, call: &Call, from: LoggedModelIn, home: &Experiment) -> Result<Ready> {
+    async fn prepared(
+        &self,
+        mover: &Mover,
+        from: LoggedModelIn,
+        home: &Experiment,
+    ) -> Result<ReadyModel> {
         let id = ModelId::parse(&from.id).ok_or_else(|| {
             Error::invalid("id", &from.id, "`m-` and 32 hex digits, as MLflow makes them")
         })?;
         let mut inputs = Vec::with_capacity(from.inputs.len());
         for run in &from.inputs {
-            inputs.push(self.home(call, run, &IMPORT).await?.run);
+            inputs.push(self.receiving_run(mover, run).await?.run);
         }
         let mut outputs = Vec::with_capacity(from.outputs.len());
         for (run, step) in &from.outputs {
-            outputs.push((self.home(call, run, &IMPORT).await?.run, *step));
+            outputs.push((self.receiving_run(mover, run).await?.run, *step));
         }
         let mut metrics = Vec::with_capacity(from.metrics.len());
         for metric in from.metrics {
-            let run = self.home(call, &metric.run, &IMPORT).await?.run;
+            let run = self.receiving_run(mover, &metric.run).await?.run;
             metrics.push(described(metric, run)?);
         }
         let location = home.artifact_location.trim_end_matches('/');
@@ -93,7 +131,7 @@ impl Tracking {
             tags: from.tags,
             metrics,
         };
-        Ok(Ready { model, inputs, outputs })
+        Ok(ReadyModel { model, inputs, outputs })
     }
 }
 
@@ -132,10 +170,52 @@ fn described(metric: ModelMetricIn, run: RunId) -> Result<ModelMetric> {
     })
 }
 
-fn upsert(tx: &mut Tx<'_>, Ready { model, inputs, outputs }: &Ready) -> Result<()> {
+/// Writes a model: likewise.
+fn upsert(tx: &mut Tx<'_>, mover: &Mover, ready: &mut ReadyModel) -> Result<Fate> {
+    let id = ready.model.id.0;
+    let of = (Kind::Model, &id.as_bytes()[..]);
+    let there = store::find(tx, ready.model.id)?;
+    let here = there.as_ref().is_some_and(|there| there.experiment == ready.model.experiment);
+    if here && !origin::is_from(tx, of, mover.project(), &mover.source)? {
+        if identical::is_model(tx, ready)? {
+            return Ok(Fate::Same);
+        }
+        let adopted = mover.way == Way::Import
+            && origin::is_unknown(tx, of)?
+            && identical::is_earlier_model(tx, ready)?;
+        let what = format!("the logged model {}", ready.model.id);
+        if !adopted {
+            return Err(not_from(mover, "logged_models.id", &what));
+        }
+        origin::note(tx, of, mover.project(), &mover.source)?;
+    }
+    if mover.way == Way::Sync {
+        if there.is_none() && origin::has_come(tx, of, mover.project())? {
+            return Ok(Fate::Left(StageHere::Gone));
+        }
+        if there.as_ref().is_some_and(|there| here && there.stage == Stage::Deleted) {
+            return Ok(Fate::Left(StageHere::Deleted));
+        }
+    }
+    for run in ready.runs() {
+        origin::check_run(tx, mover, "logged_models.runs", run)?;
+    }
+    if let Some(there) = there.filter(|_| here) {
+        // What was deleted here stays so, and files that are here are not pointed away from.
+        if mover.way == Way::Sync {
+            ready.model.stage = there.stage;
+        }
+        if proxied_path(&there.artifact_uri).is_some() {
+            ready.model.artifact_uri = there.artifact_uri;
+        }
+    }
+    let ReadyModel { model, inputs, outputs } = ready;
     refuse_while_purged(tx, model.id.0.as_bytes(), &format!("model {}", model.id))?;
     match store::address(tx, model.id)? {
-        None => store::insert(tx, model)?,
+        None => {
+            origin::note(tx, of, mover.project(), &mover.source)?;
+            store::insert(tx, model)?;
+        }
         Some((_, experiment, _)) if experiment == model.experiment => {
             tx.execute(
                 "UPDATE logged_model SET name = $2, model_type = $3, source_run = $4, status = $5,
@@ -167,11 +247,11 @@ fn upsert(tx: &mut Tx<'_>, Ready { model, inputs, outputs }: &Ready) -> Result<(
     for metric in &model.metrics {
         store::add_metric(tx, model.id, metric)?;
     }
-    for run in inputs {
+    for run in inputs.iter() {
         lineage::add_model_in(tx, *run, model.id)?;
     }
-    for (run, step) in outputs {
+    for (run, step) in outputs.iter() {
         lineage::add_model_out(tx, *run, model.id, *step)?;
     }
-    Ok(())
+    Ok(Fate::Written)
 }

@@ -8,13 +8,14 @@ use falaj_base::{Error, Result};
 use falaj_mlflow::Call;
 use falaj_store::db::Tx;
 
-use super::wire::{Imported, Points};
-use super::{check_count, check_text, record};
+use super::wire::{Imported, LeftAlone, Points, StageHere};
+use super::{Mover, Told, Way, check_count, check_text, hold_open, origin};
+use crate::Tracking;
 use crate::access::{Home, no_run};
+use crate::experiment::Stage;
 use crate::key::{KeyKind, Learned};
 use crate::metric::{self, Point};
 use crate::run::{RunId, store};
-use crate::{IMPORT, Tracking};
 
 /// The bytes of one point: three numbers of eight bytes.
 const POINT: usize = 24;
@@ -26,20 +27,24 @@ struct OfRun {
 }
 
 impl Tracking {
-    pub(super) async fn import_points(&self, call: &Call, batch: Points) -> Result<Imported> {
+    pub(super) async fn import_points(
+        &self,
+        call: &Call,
+        way: Way,
+        batch: Points,
+    ) -> Result<Imported> {
+        let mover = Mover::new(call, way, batch.source)?;
         check_count("series", batch.series.len(), self.config().max_import_batch)?;
-        self.may_import(call).await?;
+        self.may_bring(&mover).await?;
         let mut runs: HashMap<String, OfRun> = HashMap::new();
-        let mut count = 0;
         for series in batch.series {
             check_text("series.key", &series.key, 500)?;
             if series.key.is_empty() {
                 return Err(Error::invalid("series.key", "", "the name of a metric"));
             }
             let points = decoded(&series.points)?;
-            count += points.len();
             if !runs.contains_key(&series.run) {
-                let home = self.home(call, &series.run, &IMPORT).await?;
+                let home = self.receiving_run(&mover, &series.run).await?;
                 runs.insert(series.run.clone(), OfRun { home, series: BTreeMap::new() });
             }
             if let Some(run) = runs.get_mut(&series.run) {
@@ -49,23 +54,37 @@ impl Tracking {
         let mut runs: Vec<OfRun> = runs.into_values().collect();
         // In one order, lest two batches wait for each other.
         runs.sort_unstable_by_key(|run| run.home.run);
-        let (this, call) = (self.clone(), call.clone());
+        let this = self.clone();
         let write = move |tx: &mut Tx<'_>| {
+            if mover.way == Way::Sync {
+                let into = runs.iter().map(|run| (run.home.experiment_id, Stage::Active));
+                hold_open(tx, mover.project(), into)?;
+            }
             let (mut learned, mut appended) = (Learned::default(), Vec::new());
+            let (mut ids, mut left_out, mut count) = (Vec::new(), Vec::new(), 0);
             for OfRun { home, series } in &runs {
+                origin::check_run(tx, &mover, "series.run", home.run)?;
+                let id = home.run.to_string();
+                let stage = store::touch(tx, home.run)?.ok_or_else(|| no_run(&id))?;
+                if mover.way == Way::Sync && stage == Stage::Deleted {
+                    left_out.push(LeftAlone { id, stage: StageHere::Deleted });
+                    continue;
+                }
                 let (new, written) = this.append_series(tx, home, series)?;
                 learned = learned.and(new);
                 appended.push((home.run, written));
+                count += series.values().map(Vec::len).sum::<usize>();
+                ids.push(id);
             }
-            record(tx, &call, &[("runs", runs.len()), ("points", count)])?;
-            Ok((learned, appended))
+            mover.record(tx, Told::Points, &ids, &[("points", count)])?;
+            Ok((learned, appended, Imported { count, left_out }))
         };
-        let (learned, appended) = self.db().write(write).await?;
+        let (learned, appended, imported) = self.db().write(write).await?;
         self.0.keys.remember(learned);
         for (run, appended) in appended {
             self.0.compactor.note(run, appended);
         }
-        Ok(Imported { count })
+        Ok(imported)
     }
 
     fn append_series(
@@ -75,7 +94,6 @@ impl Tracking {
         series: &BTreeMap<String, Vec<Point>>,
     ) -> Result<(Learned, metric::store::Appended)> {
         let run: RunId = home.run;
-        store::touch(tx, run)?.ok_or_else(|| no_run(&run.to_string()))?;
         let names = series.keys().map(String::as_str);
         let (keys, learned) = self.0.keys.number(tx, (home.experiment, KeyKind::Metric), names)?;
         let numbered: Vec<(i64, Vec<Point>)> =

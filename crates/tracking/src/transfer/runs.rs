@@ -7,64 +7,88 @@ use falaj_base::{Error, Result, code};
 use falaj_mlflow::Call;
 use falaj_store::db::{Tx, Value, params};
 
-use super::wire::{DatasetIn, Imported, RunIn, Runs};
-use super::{check_count, check_location, check_pairs, check_text, record};
+use super::origin::{self, Kind};
+use super::wire::{DatasetIn, Imported, LeftAlone, RunIn, Runs, StageHere};
+use super::{
+    Mover, Told, Way, check_count, check_location, check_pairs, check_text, hold_open, identical,
+    not_from,
+};
+use crate::Tracking;
+use crate::artifact::proxied_path;
 use crate::dataset::{Dataset, DatasetInput, store as datasets};
 use crate::experiment::{Experiment, ExperimentId, Stage};
 use crate::key::{KeyKind, Learned};
 use crate::purge::refuse_while_purged;
-use crate::run::{RunId, RunStatus};
-use crate::{IMPORT, Tracking};
+use crate::run::{RunId, RunStatus, store};
 
 /// A parameter or tag, and the run it is of.
 type OfRun<'a> = (RunId, &'a (String, String));
 
 /// A run that was checked, with the number of its experiment.
-struct Ready {
-    id: RunId,
-    status: RunStatus,
+pub(super) struct Ready {
+    pub(super) id: RunId,
+    pub(super) status: RunStatus,
     experiment: i64,
+    experiment_id: ExperimentId,
     artifact_uri: String,
-    run: RunIn,
+    pub(super) run: RunIn,
 }
 
 impl Tracking {
-    pub(super) async fn import_runs(&self, call: &Call, batch: Runs) -> Result<Imported> {
+    pub(super) async fn import_runs(&self, call: &Call, way: Way, batch: Runs) -> Result<Imported> {
+        let mover = Mover::new(call, way, batch.source)?;
         let most = self.config().max_import_batch;
         check_count("runs", batch.runs.len(), most)?;
-        self.may_import(call).await?;
+        self.may_bring(&mover).await?;
         let mut experiments: HashMap<ExperimentId, Experiment> = HashMap::new();
         let mut ready = Vec::with_capacity(batch.runs.len());
         for run in batch.runs {
             check(&run, most)?;
             let id: ExperimentId = run.experiment.parse()?;
             if let Entry::Vacant(unknown) = experiments.entry(id) {
-                unknown.insert(self.experiment(call, id, &IMPORT).await?);
+                unknown.insert(self.receiving(&mover, id).await?);
             }
             ready.extend(experiments.get(&id).map(|home| prepared(run, home)).transpose()?);
         }
-        let (this, call) = (self.clone(), call.clone());
+        // In one order, lest two batches wait for each other.
+        ready.sort_unstable_by_key(|run| run.id);
+        let (this, now) = (self.clone(), self.now_ms());
         let write = move |tx: &mut Tx<'_>| {
-            tx.lock(&format!("import/{}", call.place.id))?;
+            // The bin takes nothing from a sync.
+            let stage = |run: &Ready| match mover.way {
+                Way::Import => Stage::from(run.run.stage),
+                Way::Sync => Stage::Active,
+            };
+            let into = ready.iter().map(|run| (run.experiment_id, stage(run)));
+            hold_open(tx, mover.project(), into)?;
+            tx.lock(&format!("import/{}", mover.project()))?;
+            let (mut written, mut left_out) = (Vec::with_capacity(ready.len()), Vec::new());
             for run in &ready {
-                upsert(tx, run)?;
+                match upsert(tx, &mover, run, now)? {
+                    Fate::Written => written.push(run),
+                    Fate::Same => {}
+                    Fate::Left(stage) => {
+                        left_out.push(LeftAlone { id: run.id.to_string(), stage });
+                    }
+                }
             }
-            let learned = this.import_pairs(tx, &ready)?;
-            for ready in &ready {
+            let learned = this.import_pairs(tx, &written)?;
+            for ready in &written {
                 for dataset in &ready.run.datasets {
                     datasets::add_input(tx, ready.experiment, ready.id, &input(dataset))?;
                 }
             }
-            record(tx, &call, &[("runs", ready.len())])?;
-            Ok((learned, ready.len()))
+            let ids: Vec<String> = written.iter().map(|run| run.id.to_string()).collect();
+            mover.record(tx, Told::Runs, &ids, &[])?;
+            Ok((learned, Imported { count: ids.len(), left_out }))
         };
-        let (learned, count) = self.db().write(write).await?;
+        let (learned, imported) = self.db().write(write).await?;
         self.0.keys.remember(learned);
-        Ok(Imported { count })
+        Ok(imported)
     }
 
     /// Parameters stay as they are once written; tags become what they were there.
-    fn import_pairs(&self, tx: &mut Tx<'_>, ready: &[Ready]) -> Result<Learned> {
+    fn import_pairs(&self, tx: &mut Tx<'_>, ready: &[&Ready]) -> Result<Learned> {
         let mut learned = Learned::default();
         for (kind, sql, pairs) in [
             (
@@ -131,6 +155,7 @@ fn prepared(run: RunIn, home: &Experiment) -> Result<Ready> {
         id,
         status: RunStatus::parse(&run.status)?,
         experiment: home.no,
+        experiment_id: home.id,
         artifact_uri: run
             .artifact_uri
             .clone()
@@ -139,19 +164,98 @@ fn prepared(run: RunIn, home: &Experiment) -> Result<Ready> {
     })
 }
 
-/// Ids are unique in the whole server. One that is taken elsewhere can only be refused.
-fn upsert(tx: &mut Tx<'_>, ready: &Ready) -> Result<()> {
-    let there = tx.query_opt("SELECT experiment FROM run WHERE id = $1", &params![ready.id])?;
-    if let Some(there) = there
-        && there.get::<i64>("experiment")? != ready.experiment
-    {
+/// A run as it is here.
+struct There {
+    experiment: i64,
+    stage: Stage,
+    deleted_at: Option<i64>,
+    artifact_uri: String,
+}
+
+fn there(tx: &mut Tx<'_>, run: RunId) -> Result<Option<There>> {
+    let sql = "SELECT experiment, stage, deleted_at, artifact_uri FROM run WHERE id = $1";
+    let Some(row) = tx.query_opt(sql, &params![run])? else { return Ok(None) };
+    Ok(Some(There {
+        experiment: row.get("experiment")?,
+        stage: row.get("stage")?,
+        deleted_at: row.get("deleted_at")?,
+        artifact_uri: row.get("artifact_uri")?,
+    }))
+}
+
+/// What became of something that was sent.
+pub(super) enum Fate {
+    Written,
+    /// It is here from elsewhere, and the same.
+    Same,
+    /// It was deleted or purged here, and a sync brings nothing back.
+    Left(StageHere),
+}
+
+/// Writes a run: one that is here already, from elsewhere, must be the same. Ids are unique in the
+/// whole server: one that is taken in another place can only be refused.
+fn upsert(tx: &mut Tx<'_>, mover: &Mover, ready: &Ready, now: i64) -> Result<Fate> {
+    // Whoever deletes it meanwhile waits, or has done so.
+    store::touch(tx, ready.id)?;
+    let there = there(tx, ready.id)?;
+    if there.as_ref().is_some_and(|there| there.experiment != ready.experiment) {
         let text = format!("the run id {} is taken", ready.id);
         return Err(Error::new(&code::ALREADY_EXISTS, text).at("runs.id"));
     }
     refuse_while_purged(tx, ready.id.0.as_bytes(), &format!("run {}", ready.id))?;
+    let of = (Kind::Run, &ready.id.0.as_bytes()[..]);
+    if there.is_none() {
+        if mover.way == Way::Sync && origin::has_come(tx, of, mover.project())? {
+            return Ok(Fate::Left(StageHere::Gone));
+        }
+        origin::note(tx, of, mover.project(), &mover.source)?;
+    } else if !origin::is_from(tx, of, mover.project(), &mover.source)? {
+        if identical::is_run(tx, ready)? {
+            return Ok(Fate::Same);
+        }
+        // It came before it was kept from where: an operator may say so.
+        let adopted = mover.way == Way::Import
+            && origin::is_unknown(tx, of)?
+            && identical::is_earlier_run(tx, ready)?;
+        if !adopted {
+            return Err(not_from(mover, "runs.id", &format!("the run {}", ready.id)));
+        }
+        origin::note(tx, of, mover.project(), &mover.source)?;
+    }
+    if mover.way == Way::Sync && there.as_ref().is_some_and(|one| one.stage == Stage::Deleted) {
+        return Ok(Fate::Left(StageHere::Deleted));
+    }
+    write(tx, ready, placed(mover.way, ready, there.as_ref(), now)).map(|()| Fate::Written)
+}
+
+/// Where a run will be: in the bin or not, since when, and its files.
+fn placed(
+    way: Way,
+    ready: &Ready,
+    there: Option<&There>,
+    now: i64,
+) -> (Stage, Option<i64>, String) {
+    let stage = match there {
+        // What was deleted or restored here stays so.
+        Some(there) if way == Way::Sync => there.stage,
+        _ => Stage::from(ready.run.stage),
+    };
+    // Without a time it would never be old enough to be purged.
+    let since = there.and_then(|there| there.deleted_at).or(ready.run.deleted_at).unwrap_or(now);
+    let uri = match there {
+        // Files that are here already are not pointed away from.
+        Some(there) if proxied_path(&there.artifact_uri).is_some() => &there.artifact_uri,
+        _ => &ready.artifact_uri,
+    };
+    (stage, (stage == Stage::Deleted).then_some(since), uri.clone())
+}
+
+fn write(
+    tx: &mut Tx<'_>,
+    ready: &Ready,
+    (stage, deleted_at, artifact_uri): (Stage, Option<i64>, String),
+) -> Result<()> {
     let version = tx.version()?;
-    let stage = Stage::from(ready.run.stage);
-    let deleted_at = ready.run.deleted_at.filter(|_| stage == Stage::Deleted);
     tx.execute(
         "INSERT INTO run (id, experiment, name, status, user_id, start_time, end_time, stage,
              deleted_at, artifact_uri, touched)
@@ -171,14 +275,14 @@ fn upsert(tx: &mut Tx<'_>, ready: &Ready) -> Result<()> {
             ready.run.end_time,
             stage,
             deleted_at,
-            &ready.artifact_uri,
+            artifact_uri,
             version,
         ],
     )
     .map(drop)
 }
 
-fn input(from: &DatasetIn) -> DatasetInput {
+pub(super) fn input(from: &DatasetIn) -> DatasetInput {
     DatasetInput {
         dataset: Dataset {
             name: from.name.clone(),

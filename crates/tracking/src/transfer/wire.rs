@@ -40,7 +40,9 @@ pub(super) struct ExperimentIn {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Experiments {
+pub(super) struct ExperimentsIn {
+    /// A name for the store that they come from, the same every time.
+    pub(super) source: String,
     pub(super) experiments: Vec<ExperimentIn>,
     /// Tell what would happen, and change nothing.
     #[serde(default)]
@@ -56,6 +58,8 @@ pub(super) struct Landed {
     pub(super) id: String,
     /// Whether it is new.
     pub(super) created: bool,
+    /// Whether it is in the bin here.
+    pub(super) stage: Stage,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -107,6 +111,8 @@ pub(super) struct RunIn {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Runs {
+    /// A name for the store that they come from, the same every time.
+    pub(super) source: String,
     pub(super) runs: Vec<RunIn>,
 }
 
@@ -123,6 +129,8 @@ pub(super) struct SeriesIn {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Points {
+    /// A name for the store that they come from, the same every time.
+    pub(super) source: String,
     pub(super) series: Vec<SeriesIn>,
 }
 
@@ -175,6 +183,8 @@ pub(super) struct LoggedModelIn {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LoggedModels {
+    /// A name for the store that they come from, the same every time.
+    pub(super) source: String,
     pub(super) logged_models: Vec<LoggedModelIn>,
 }
 
@@ -182,14 +192,26 @@ pub(super) struct LoggedModels {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Imported {
     pub(super) count: usize,
+    /// What a sync does not touch: it was deleted or purged here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) left_out: Vec<LeftAlone>,
+}
+
+/// A run or logged model that nothing was written to, and what became of it here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(super) struct LeftAlone {
+    pub(super) id: String,
+    pub(super) stage: StageHere,
 }
 
 /// Which runs and logged models to look at.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Asked {
     pub(super) runs: Vec<String>,
     pub(super) logged_models: Vec<String>,
+    /// Whether to tell each metric of a run by itself as well.
+    pub(super) series: bool,
 }
 
 /// What is here of a run. A digest is a count and a sum that does not depend on order.
@@ -203,6 +225,9 @@ pub(super) struct RunHere {
     pub(super) tags: String,
     pub(super) points: String,
     pub(super) datasets: String,
+    /// Of each metric its name and the digest of its points, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) series: Option<Vec<(String, String)>>,
 }
 
 /// What is here of a logged model.
@@ -222,6 +247,58 @@ pub(super) struct ModelHere {
 pub(super) struct Here {
     pub(super) runs: Vec<RunHere>,
     pub(super) logged_models: Vec<ModelHere>,
+    /// Those that one request had no room for: ask for them again.
+    pub(super) left: Asked,
+}
+
+/// Which of what came from a source to tell, after which.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MarksAsked {
+    pub(super) source: String,
+    /// `next` of the reply before.
+    #[serde(default)]
+    pub(super) after: String,
+}
+
+/// Whether something that came is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum StageHere {
+    Active,
+    Deleted,
+    /// It was purged.
+    Gone,
+}
+
+/// Something that came from a source.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Marked {
+    /// Of a run or a logged model.
+    pub(super) id: String,
+    /// What the source said it looked like when all of it had come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) mark: Option<String>,
+    pub(super) stage: StageHere,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Marks {
+    pub(super) marks: Vec<Marked>,
+    /// What to ask after for more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) next: Option<String>,
+}
+
+/// Runs and logged models of which all came over: each with what its source looked like.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Settled {
+    pub(super) source: String,
+    #[serde(default)]
+    pub(super) runs: Vec<(String, String)>,
+    #[serde(default)]
+    pub(super) logged_models: Vec<(String, String)>,
 }
 
 /// Which files to list: those below a folder of the project, after a name.

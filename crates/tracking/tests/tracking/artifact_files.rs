@@ -20,7 +20,7 @@ async fn a_file_comes_back_as_it_was_stored_and_as_an_attachment() {
             for (name, value) in [
                 ("content-type", "text/html"),
                 ("content-length", "12"),
-                ("content-disposition", "attachment; filename*=UTF-8''my%20net.html"),
+                ("content-disposition", "attachment; filename=\"my net.html\""),
                 ("x-content-type-options", "nosniff"),
                 ("content-security-policy", "sandbox; default-src 'none'"),
                 ("accept-ranges", "bytes"),

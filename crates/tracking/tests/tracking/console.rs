@@ -1,5 +1,7 @@
 //! Console logs.
 
+use std::time::Duration;
+
 use falaj_base::ByteSize;
 use falaj_testkit::database::each_place;
 use falaj_tracking::TrackingConfig;
@@ -105,6 +107,48 @@ async fn a_follower_hears_the_log_and_the_end() {
             let reply = world.get(&format!("{follow}?{bad}")).await;
             assert_eq!(reply.status(), StatusCode::BAD_REQUEST, "{bad}");
         }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_run_is_looked_at_only_so_often() {
+    each_place(async |database| {
+        let world = World::new(database).await;
+        let (run, _) = world.run().await;
+        let follow = format!("/v1/tenants/default/projects/default/runs/{run}/follow");
+        let busy = async {
+            let began = std::time::Instant::now();
+            let mut step = 0;
+            while began.elapsed() < Duration::from_millis(1800) {
+                step += 1;
+                let point = serde_json::json!({
+                    "run_id": run, "key": "loss", "value": 0.5, "timestamp": step, "step": step,
+                });
+                world.post("/api/2.0/mlflow/runs/log-metric", point).await;
+            }
+            let done = serde_json::json!({ "run_id": run, "status": "FINISHED", "end_time": 5 });
+            world.post("/api/2.0/mlflow/runs/update", done).await;
+            (began.elapsed(), step)
+        };
+        let heard = async {
+            let reply = world.get(&format!("{follow}?what=metrics")).await;
+            String::from_utf8(bytes(reply).await).unwrap()
+        };
+        let (heard, (lasted, steps)) = tokio::join!(heard, busy);
+        let looks = heard.matches("event: metrics").count();
+        let most = usize::try_from(lasted.as_millis() / 500).unwrap() + 2;
+        assert!(steps > most && looks >= 2 && looks <= most, "{looks} of {most}: {heard}");
+        assert!(heard.contains("event: end") && heard.contains(&format!("\"step\":{steps}")));
+
+        // A log that is already there is told without a pause.
+        let line = "x".repeat(1023) + "\n";
+        append(&world, &run, 0, line.repeat(600).as_bytes()).await;
+        let began = std::time::Instant::now();
+        let reply = world.get(&format!("{follow}?what=log,status")).await;
+        let text = String::from_utf8(bytes(reply).await).unwrap();
+        assert!(text.matches("event: log").count() >= 10 && text.contains("event: end"));
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     })
     .await;
 }

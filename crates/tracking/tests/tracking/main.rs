@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod answers;
 mod artifact_files;
 mod artifact_owners;
 mod artifact_parts;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use falaj_moving::Source;
 use falaj_moving::sink::Database;
+use falaj_moving::{Reading, Source};
 use reqwest::Method;
 use serde_json::json;
 
@@ -59,7 +59,7 @@ impl Mlflow {
             project: Project::new(ctx.client()?, self.place),
             account: Account::new(ctx.output),
             database,
-            before: Source::open(&uri, "default").await?,
+            before: Source::open(&uri, "default", Reading::Whole).await?,
             artifacts: (!self.no_artifacts).then(|| folder.join("artifacts")),
             concurrency: self.concurrency.into(),
             links: HashMap::new(),
@@ -75,7 +75,7 @@ impl Mlflow {
         let Move { database, before, project, mut account, .. } = export;
         drop(before);
         database.finish()?;
-        let written = Source::open(&uri, "default").await?;
+        let written = Source::open(&uri, "default", Reading::Whole).await?;
         for id in &experiments {
             super::runs::verify(&written, &project, &mut account, id).await?;
             super::models::verify(&written, &project, &mut account, id).await?;

@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, SecondsFormat};
 use falaj_base::Result;
-use falaj_mlflow::error::invalid;
+use falaj_mlflow::error::{invalid, refused};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Query;
 use super::sample::Sample;
-use crate::search::service::too_many;
+use crate::search::budget::too_many;
+
+/// What a group, or a name in it, costs beside its texts.
+const GROUP: usize = 64;
 
 /// What a group comes to.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -107,12 +110,13 @@ pub(crate) struct Point {
     values: BTreeMap<String, f64>,
 }
 
-/// The samples so far. How many there may be is limited: percentiles need them all.
+/// The samples so far. How many there may be is limited, since percentiles need them all; and so is
+/// how much their names take, which clients choose.
 pub(crate) struct Groups<'q> {
     query: &'q Query,
     all: BTreeMap<(i64, Vec<String>), Group>,
-    count: usize,
-    budget: usize,
+    samples: usize,
+    room: usize,
 }
 
 #[derive(Default)]
@@ -122,25 +126,41 @@ struct Group {
 }
 
 impl<'q> Groups<'q> {
-    pub(crate) fn new(query: &'q Query, budget: usize) -> Self {
-        Self { query, all: BTreeMap::new(), count: 0, budget }
+    /// For so many samples, whose names take so many bytes.
+    pub(crate) fn new(query: &'q Query, samples: usize, room: usize) -> Self {
+        Self { query, all: BTreeMap::new(), samples, room }
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<()> {
+        let most = || {
+            refused(
+                "the groups have more names than fit into a reply (`traces.max_search_reply`); \
+                 ask for fewer dimensions, or for a shorter time",
+            )
+            .at("dimensions")
+        };
+        self.room = self.room.checked_sub(bytes).ok_or_else(most)?;
+        Ok(())
     }
 
     pub(crate) fn add(&mut self, sample: Option<Sample>) -> Result<()> {
         let Some(sample) = sample else { return Ok(()) };
-        self.count += 1;
-        if self.count > self.budget {
-            return Err(too_many(self.budget));
-        }
+        self.samples = self.samples.checked_sub(1).ok_or_else(too_many)?;
         let interval = self.query.interval;
         let bucket = interval.map_or(0, |interval| sample.at.div_euclid(interval) * interval);
-        let group = self.all.entry((bucket, sample.dimensions)).or_default();
-        if let Some(distinct) = sample.distinct
-            && !group.seen.insert(distinct)
-        {
-            return Ok(());
+        let key = (bucket, sample.dimensions);
+        if !self.all.contains_key(&key) {
+            self.take(GROUP + key.1.iter().map(String::len).sum::<usize>())?;
         }
-        group.values.push(sample.value);
+        if let Some(distinct) = &sample.distinct
+            && self.all.get(&key).is_none_or(|group| !group.seen.contains(distinct))
+        {
+            self.take(GROUP + distinct.len())?;
+        }
+        let group = self.all.entry(key).or_default();
+        if sample.distinct.is_none_or(|distinct| group.seen.insert(distinct)) {
+            group.values.push(sample.value);
+        }
         Ok(())
     }
 

@@ -14,8 +14,8 @@ pub(crate) use filter::Condition;
 pub(crate) use group::{Aggregation, Groups, Point};
 pub(crate) use kind::{Metric, View};
 
+use super::budget::Budget;
 use super::scan::Scan;
-use super::service::too_many;
 use crate::assessment::store as assessments;
 use crate::span::store as spans;
 use crate::{TRACE_READ, Traces};
@@ -65,35 +65,32 @@ impl Traces {
         query.check()?;
         let experiments = self.experiments(call, &query.experiments, &TRACE_READ).await?;
         let config = self.config();
-        let budget = match query.metric.view() {
-            View::Spans => config.max_search_span_traces,
-            View::Traces | View::Assessments => config.max_search_traces,
-        };
+        let mut budget = Budget::new(config, query.metric.view() == View::Spans);
+        let (samples, room) = (budget.traces(), config.max_search_reply.as_usize());
         self.db()
             .read(move |tx| {
                 let times = (query.from.unwrap_or(i64::MIN), query.to.unwrap_or(i64::MAX));
                 let mut scan = Scan::new(&experiments, times, None);
-                let mut groups = Groups::new(&query, budget);
-                let mut looked = 0;
-                while let Some(trace) = scan.next(tx)? {
-                    looked += 1;
-                    if looked > budget {
-                        return Err(too_many(budget));
-                    }
+                let mut groups = Groups::new(&query, samples, room);
+                while let Some((trace, weight)) = scan.next(tx)? {
+                    budget.whole(weight)?;
                     if !query.conditions.iter().all(|condition| condition.holds_of_trace(&trace)) {
                         continue;
                     }
                     match query.metric.view() {
                         View::Traces => groups.add(sample::of_trace(&query, &trace))?,
                         View::Spans => {
-                            spans::each_of_trace(tx, trace.no, |span| {
+                            let bytes = spans::each_of_trace(tx, trace.no, |span| {
                                 groups.add(sample::of_span(&query, &trace, &span))
                             })?;
+                            budget.read(bytes);
                         }
                         View::Assessments => {
-                            for said in assessments::of_trace(tx, trace.no)? {
+                            let (said, bytes) = assessments::weighed(tx, trace.no)?;
+                            for said in said {
                                 groups.add(sample::of_assessment(&query, &trace, &said))?;
                             }
+                            budget.read(bytes);
                         }
                     }
                 }

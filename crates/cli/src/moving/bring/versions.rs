@@ -3,17 +3,17 @@
 
 use falaj_moving::digest;
 use falaj_moving::record::{RegisteredModel, Version};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::files::plain;
-use super::mlflow::{Move, clash};
+use super::{Bring, clash};
 use crate::exit::Result;
 use crate::moving::Kind;
 
 /// How many versions go into one request.
 const VERSIONS: usize = 500;
 
-impl Move {
+impl Bring<'_> {
     pub(super) async fn registered_models(&mut self) -> Result<()> {
         let all = self.source.registered_models().await?;
         for mut model in all {
@@ -35,30 +35,52 @@ impl Move {
         let body = json!({ "models": [look], "dry_run": true });
         let before = self.project.import("models", &body).await.map_err(clash)?;
         let before = &before["models"][0];
-        let expected = [
-            ("tags", digest::pairs(&model.tags)),
-            ("aliases", digest::aliases(model)),
-            ("versions", digest::versions(model)),
-        ];
-        let there = expected.iter().all(|(what, ours)| before[*what] == *ours);
+        let there = parts(model).iter().all(|(what, ours)| before[*what] == *ours);
         if self.dry_run || (there && before["created"] == false) {
             return Ok(());
         }
         self.account.sent(Kind::Models, 1);
         self.account.sent(Kind::Versions, model.versions.len());
-        self.account.sent(Kind::Aliases, model.aliases.len());
-        for some in model.versions.chunks(VERSIONS) {
+        let mut model = model.clone();
+        for some in model.versions.clone().chunks(VERSIONS) {
             let part = RegisteredModel { versions: some.to_vec(), ..look.clone() };
-            self.project.import("models", &json!({ "models": [part] })).await.map_err(clash)?;
+            let body = json!({ "models": [part] });
+            let reply = self.project.import("models", &body).await.map_err(clash)?;
+            self.leave_out(&mut model, &reply["models"][0]["left_out"]);
         }
         // Aliases last: they point at versions.
         let last = RegisteredModel { versions: Vec::new(), ..model.clone() };
         let after = self.project.import("models", &json!({ "models": [last] })).await?;
-        for (what, ours) in expected {
+        self.leave_out(&mut model, &after["models"][0]["left_out"]);
+        self.account.sent(Kind::Aliases, model.aliases.len());
+        for (what, ours) in parts(&model) {
             let label = format!("{what} of registered model {}", model.name);
             self.account.compare(&label, &ours, after["models"][0][what].as_str());
         }
         Ok(())
+    }
+
+    /// Says which aliases and stages did not come, and expects them no more.
+    fn leave_out(&mut self, model: &mut RegisteredModel, left_out: &Value) {
+        for one in left_out.as_array().into_iter().flatten() {
+            let (number, why) = (&one["version"], one["why"].as_str().unwrap_or_default());
+            let instead = one["instead"].as_str();
+            let name = &model.name;
+            if let Some(alias) = one["alias"].as_str() {
+                model.aliases.retain(|(other, _)| other != alias);
+                let now = instead.and_then(|number| number.parse().ok());
+                model.aliases.extend(now.map(|number| (alias.to_owned(), number)));
+                self.account.note(format!(
+                    "the alias {alias} of {name} was not set to version {number}: {why}"
+                ));
+            } else if let Some(stage) = one["stage"].as_str() {
+                for version in model.versions.iter_mut().filter(|one| *number == one.version) {
+                    instead.unwrap_or("None").clone_into(&mut version.stage);
+                }
+                self.account
+                    .note(format!("version {number} of {name} was not moved to {stage}: {why}"));
+            }
+        }
     }
 
     /// A version in terms of where its files are now.
@@ -71,7 +93,10 @@ impl Move {
             // Files of their own, outside of every run: they come along by themselves.
             None if self.locate(&old).local().is_some_and(std::path::Path::is_dir) => {
                 let to = format!("registered/{}/{}", folder_name(name), version.version);
-                self.copy_files(&old, &to).await?;
+                let what = format!("version {} of {name}", version.version);
+                if let Some(found) = self.look(&what, &old, &to).await? {
+                    self.copy_files(found, &to).await?;
+                }
                 format!("mlflow-artifacts:/{to}")
             }
             None if falaj_moving::artifact::local_path(&old).is_some() && old.contains('/') => {
@@ -92,7 +117,7 @@ impl Move {
     }
 
     /// Where something is now that lay in the folder of a run or a logged model.
-    fn moved(&self, uri: &str) -> Option<String> {
+    pub(super) fn moved(&self, uri: &str) -> Option<String> {
         let uri = plain(uri);
         let mut end = uri.len();
         loop {
@@ -104,12 +129,21 @@ impl Move {
     }
 
     /// `runs:/<run>/<path>`.
-    fn moved_run(&self, source: &str) -> Option<String> {
+    pub(super) fn moved_run(&self, source: &str) -> Option<String> {
         let (run, path) = source.strip_prefix("runs:/")?.split_once('/')?;
         let ending = format!("/{run}/artifacts");
         let home = self.rehomed.values().find(|uri| uri.ends_with(&ending))?;
         Some(format!("{home}/{path}"))
     }
+}
+
+/// What a server should say of a model.
+fn parts(model: &RegisteredModel) -> [(&'static str, String); 3] {
+    [
+        ("tags", digest::pairs(&model.tags)),
+        ("aliases", digest::aliases(model)),
+        ("versions", digest::versions(model)),
+    ]
 }
 
 /// A name that can be part of a path anywhere.

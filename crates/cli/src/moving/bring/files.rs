@@ -1,20 +1,37 @@
 //! Files: those that are not there, or are not the same, are sent.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use aws_lc_rs::digest;
 use falaj_base::hex;
 use falaj_moving::artifact::{File, Folder, Location};
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::mlflow::Move;
-use crate::exit::Result;
-use crate::moving::Kind;
+use super::Bring;
+use crate::exit::{Failure, Result};
+use crate::moving::{Kind, Way};
 
 /// What is there: sizes and digests by path.
 type There = HashMap<String, (u64, Option<String>)>;
 
-impl Move {
+/// What lies in a folder.
+pub(super) struct Found {
+    folder: Folder,
+    files: Vec<File>,
+}
+
+impl Found {
+    /// A text that is another one when a file was added or changed.
+    pub(super) fn extent(found: Option<&Self>) -> String {
+        let all = found.map(|found| found.files.as_slice()).unwrap_or_default();
+        let one = |file: &File| format!("{}\n{}\n{}", file.path, file.size, file.modified);
+        let texts: Vec<String> = all.iter().map(one).collect();
+        falaj_moving::digest::mark(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+}
+
+impl Bring<'_> {
     /// The address that files keep, if they do not come along; else remembers where they go.
     pub(super) fn stays(&mut self, uri: &str, to: &str) -> Option<String> {
         let location = self.locate(uri);
@@ -37,11 +54,15 @@ impl Move {
         None
     }
 
-    /// Copies what lies at a location to a folder of the project.
-    pub(super) async fn copy_files(&mut self, uri: &str, to: &str) -> Result<()> {
+    /// What lies at a location, if it can be read. `what` it is of is said where it may not be.
+    pub(super) async fn look(&mut self, what: &str, uri: &str, to: &str) -> Result<Option<Found>> {
         let location = self.present(uri, to);
         if self.no_artifacts || !location.is_readable() {
-            return Ok(());
+            return Ok(None);
+        }
+        if !self.allowed.admits(&location) {
+            let refusal = self.allowed.refusal(&format!("the files of {what}"), &location);
+            return Err(Failure::usage(refusal.to_string()));
         }
         let folder = Folder::open(&location)?;
         let files = folder.files().await?;
@@ -49,34 +70,62 @@ impl Move {
         for file in &files {
             self.account.found(Kind::Bytes, usize::try_from(file.size).unwrap_or(usize::MAX));
         }
+        Ok(Some(Found { folder, files }))
+    }
+
+    /// Copies what was found to a folder of the project. Tells whether all of it is there now: a
+    /// file that changes while it is read comes another time.
+    pub(super) async fn copy_files(&mut self, found: Found, to: &str) -> Result<bool> {
+        let Found { folder, files } = found;
         if files.is_empty() || self.dry_run {
-            return Ok(());
+            return Ok(true);
         }
         let there = self.project.files(to).await?;
         let mut missing = Vec::new();
-        for file in files {
-            if !is_there(&folder, &file, &there).await? {
+        for file in &files {
+            let place = format!("{to}/{}", file.path);
+            let known = self.memory.files.get(&place) == Some(&(file.size, file.modified));
+            let same = there.get(&file.path).is_some_and(|(size, _)| *size == file.size);
+            let settled = known && same;
+            if !settled && !is_there(&folder, file, &there).await? {
                 missing.push(file);
             }
         }
-        let project = &self.project;
-        stream::iter(&missing)
-            .map(|file| project.put(&folder, &file.path, file.size, to))
-            .buffer_unordered(self.concurrency)
-            .try_collect::<()>()
-            .await?;
-        self.account.sent(Kind::Files, missing.len());
-        for file in &missing {
+        let (project, from) = (&self.project, (self.way, self.name.as_str()));
+        let sent: Vec<Result<()>> = stream::iter(&missing)
+            .map(|file| project.put(&folder, file, to, from))
+            .buffered(self.concurrency)
+            .collect()
+            .await;
+        let mut changed = HashSet::new();
+        for (file, sent) in missing.iter().zip(sent) {
+            if let Err(failure) = sent {
+                if self.way == Way::Import || !has_changed(&folder, file).await? {
+                    return Err(failure);
+                }
+                changed.insert(file.path.as_str());
+                continue;
+            }
+            self.account.sent(Kind::Files, 1);
             self.account.sent(Kind::Bytes, usize::try_from(file.size).unwrap_or(usize::MAX));
         }
-        Ok(())
+        for file in files.iter().filter(|file| !changed.contains(file.path.as_str())) {
+            let place = format!("{to}/{}", file.path);
+            self.memory.files.insert(place, (file.size, file.modified));
+        }
+        if !changed.is_empty() {
+            let count = changed.len();
+            let more = "changed while they were read; run again to bring them";
+            self.account.note(format!("{count} files below {to} {more}"));
+        }
+        Ok(changed.is_empty())
     }
 
     /// The location, or where its store was moved to since it wrote where its files are.
     fn present(&self, uri: &str, to: &str) -> Location {
         let location = self.locate(uri);
-        let gone = location.local().is_some_and(|path| !path.is_dir());
-        if !gone {
+        let usable = location.local().is_none_or(Path::is_dir) && self.allowed.admits(&location);
+        if usable || location.local().is_none() {
             return location;
         }
         // `<experiment>/<run>/artifacts` is how a folder of files is laid out as well, with the
@@ -102,9 +151,14 @@ async fn is_there(folder: &Folder, file: &File, there: &There) -> Result<bool> {
     }
     let Some(sha256) = sha256 else { return Ok(true) };
     let mut sum = digest::Context::new(&digest::SHA256);
-    let mut pieces = folder.read(&file.path).await?;
+    let mut pieces = folder.read(file).await?;
     while let Some(piece) = pieces.try_next().await? {
         sum.update(&piece);
     }
     Ok(hex(sum.finish().as_ref()) == *sha256)
+}
+
+/// Whether a file is not as it was found.
+async fn has_changed(folder: &Folder, file: &File) -> Result<bool> {
+    Ok(!folder.files().await?.contains(file))
 }

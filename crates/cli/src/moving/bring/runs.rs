@@ -1,0 +1,349 @@
+//! Runs: what is missing of them is sent, then looked at again.
+
+use std::collections::{HashMap, HashSet};
+
+use falaj_moving::digest;
+use falaj_moving::record::{Experiment, Run, Series, Stage};
+use futures::{StreamExt, TryStreamExt, stream};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::files::Found;
+use super::{Bring, at_least, mark_of};
+use crate::exit::Result;
+use crate::moving::{Kind, Way};
+
+/// How many runs are looked at together.
+const RUNS: usize = 100;
+/// About how many points and bytes of other things go into one request.
+const POINTS: usize = 50_000;
+const BYTES: usize = 1 << 20;
+
+/// A run, what it looks like in the store, and its files.
+struct Read {
+    run: Run,
+    mark: String,
+    files: Option<Found>,
+}
+
+impl Bring<'_> {
+    pub(super) async fn runs(&mut self, from: &Experiment, landed: &str) -> Result<()> {
+        // Before the runs themselves are read: what is added meanwhile makes another mark next time.
+        let extents = match self.way {
+            Way::Sync => self.source.extents(&from.id).await?,
+            Way::Import => HashMap::new(),
+        };
+        let ids = self.source.run_ids(&from.id).await?;
+        for some in ids.chunks(RUNS) {
+            let mut wanted = Vec::new();
+            for mut run in self.source.runs(&from.id, some).await? {
+                if self.way == Way::Sync && run.stage == Stage::Deleted {
+                    self.thrown_away(&run);
+                    continue;
+                }
+                // Old versions of MLflow left the runs of a deleted experiment as they were.
+                if from.stage == Stage::Deleted {
+                    run.stage = Stage::Deleted;
+                }
+                landed.clone_into(&mut run.experiment);
+                self.account.found(Kind::Runs, 1);
+                self.account.found(Kind::Params, run.params.len());
+                self.account.found(Kind::Tags, run.tags.len());
+                self.account.found(Kind::Datasets, run.datasets.len());
+                let to = folder(&run);
+                run.stays_at = self.stays(&run.artifact_uri, &to);
+                let mut files = None;
+                if run.stays_at.is_none() {
+                    files = self.look(&format!("run {}", run.id), &run.artifact_uri, &to).await?;
+                }
+                let extent = extents.get(&run.id).map_or("", String::as_str);
+                let mark = mark_of(&run, extent, &Found::extent(files.as_ref()));
+                if self.way == Way::Import || self.wants("the run", &run.id, &mark) {
+                    wanted.push(Read { run, mark, files });
+                } else if self.is_lost(&run.id) {
+                    self.left_out.insert(run.id);
+                }
+            }
+            self.some_runs(&from.id, wanted).await?;
+        }
+        Ok(())
+    }
+
+    /// A run that is in the store's bin does not come; one that came before stays.
+    fn thrown_away(&mut self, run: &Run) {
+        let came = self.memory.came.as_ref().and_then(|all| all.get(&run.id));
+        if came.is_some_and(|came| came.stage == "active") {
+            let id = &run.id;
+            self.account
+                .note(format!("the run {id} was deleted in the store; the server keeps it"));
+        } else {
+            self.left_out.insert(run.id.clone());
+        }
+    }
+
+    /// Whether a run came once and is not on the server any more.
+    fn is_lost(&self, run: &str) -> bool {
+        let came = self.memory.came.as_ref().and_then(|all| all.get(run));
+        came.is_some_and(|came| came.stage == "gone")
+    }
+
+    async fn some_runs(&mut self, experiment: &str, all: Vec<Read>) -> Result<()> {
+        let ids: Vec<&str> = all.iter().map(|one| one.run.id.as_str()).collect();
+        let mut here = self.project.check(&ids, &[]).await?;
+        let (mut missing, mut sent) = (Vec::new(), Vec::new());
+        for Read { run, .. } in &all {
+            let series = self.source.series(experiment, &run.id).await?;
+            let points = series.iter().map(|one| one.points.len()).sum();
+            self.account.found(Kind::Points, points);
+            let expected = Expected::of(run, &series);
+            let there = here.remove(&run.id);
+            if there.as_ref().is_some_and(|there| expected.is(there)) {
+                continue;
+            }
+            missing.extend(lacking(series, there.as_ref()));
+            sent.push(expected);
+        }
+        self.account.sent(Kind::Points, missing.iter().map(|one| one.points.len()).sum());
+        let mut differing = HashSet::new();
+        if !self.dry_run {
+            let runs: Vec<&Run> = all.iter().map(|one| &one.run).collect();
+            self.send_runs(&runs, &sent).await?;
+            self.send_points(missing).await?;
+            differing = self.verify(&runs, &sent).await?;
+        }
+        let mut marks = Vec::new();
+        for Read { run, mark, files } in all {
+            let complete = match files {
+                Some(files) => self.copy_files(files, &folder(&run)).await?,
+                None => true,
+            };
+            // What is not there as it should be is looked at again the next time.
+            if complete && !differing.contains(&run.id) {
+                marks.push((run.id, mark));
+            }
+        }
+        self.settle("runs", marks).await
+    }
+
+    async fn send_runs(&mut self, runs: &[&Run], missing: &[Expected]) -> Result<()> {
+        let wanted = runs.iter().filter(|run| missing.iter().any(|one| one.id == run.id));
+        let mut batches: Vec<Vec<&Run>> = Vec::new();
+        let mut room = 0;
+        for run in wanted {
+            self.account.sent(Kind::Runs, 1);
+            self.account.sent(Kind::Params, run.params.len());
+            self.account.sent(Kind::Tags, run.tags.len());
+            self.account.sent(Kind::Datasets, run.datasets.len());
+            let size = size_of(run);
+            match batches.last_mut() {
+                Some(batch) if size <= room => batch.push(run),
+                _ => {
+                    batches.push(vec![run]);
+                    room = BYTES;
+                }
+            }
+            room = room.saturating_sub(size);
+        }
+        for batch in batches {
+            self.send("runs", json!({ "runs": batch })).await?;
+        }
+        Ok(())
+    }
+
+    async fn send_points(&mut self, all: Vec<Series>) -> Result<()> {
+        let batches = batches(all);
+        let this = &*self;
+        stream::iter(batches)
+            .map(|batch| async move {
+                this.send("points", json!({ "series": batch })).await.map(drop)
+            })
+            .buffer_unordered(self.concurrency)
+            .try_collect::<()>()
+            .await
+    }
+
+    /// Looks at what was sent, and tells which runs are not as they should be.
+    async fn verify(&mut self, runs: &[&Run], sent: &[Expected]) -> Result<HashSet<String>> {
+        let mut differing = HashSet::new();
+        if sent.is_empty() {
+            return Ok(differing);
+        }
+        let ids: Vec<&str> = sent.iter().map(|one| one.id.as_str()).collect();
+        let here = self.project.check(&ids, &[]).await?;
+        for one in sent {
+            let Some(there) = here.get(&one.id) else {
+                self.account.differs(format!("run {} is not there", one.id));
+                differing.insert(one.id.clone());
+                continue;
+            };
+            for (what, ours) in one.parts() {
+                let theirs = there[what].as_str();
+                if self.way == Way::Sync && self.holds(runs, one, what, theirs).await? {
+                    continue;
+                }
+                let label = format!("{what} of run {}", one.id);
+                if !self.account.compare(&label, ours, theirs) {
+                    differing.insert(one.id.clone());
+                }
+            }
+        }
+        Ok(differing)
+    }
+
+    /// Whether the server holds everything that the store does: others may have added to it there.
+    async fn holds(
+        &self,
+        runs: &[&Run],
+        sent: &Expected,
+        what: &str,
+        theirs: Option<&str>,
+    ) -> Result<bool> {
+        let ours = sent.parts().into_iter().find(|(name, _)| *name == what);
+        let (Some((_, ours)), Some(theirs)) = (ours, theirs) else { return Ok(false) };
+        if ours == theirs {
+            return Ok(true);
+        }
+        let run = runs.iter().find(|run| run.id == sent.id);
+        match (what, run) {
+            // What was deleted there stays so.
+            ("stage", _) => Ok(true),
+            ("params" | "tags", Some(run)) => {
+                let call = self.project.mlflow(Method::GET, "mlflow/runs/get")?;
+                let found = self.project.client.json(call.query("run_id", Some(&sent.id))).await?;
+                let there = found["run"]["data"][what].as_array();
+                let has = |(key, value): &(String, String)| {
+                    let is = |pair: &Value| pair["key"] == **key && pair["value"] == **value;
+                    there.is_some_and(|there| there.iter().any(is))
+                };
+                let wanted = if what == "params" { &run.params } else { &run.tags };
+                Ok(wanted.iter().all(has))
+            }
+            ("points" | "datasets", _) => Ok(at_least(ours, theirs)),
+            _ => Ok(false),
+        }
+    }
+}
+
+fn folder(run: &Run) -> String {
+    format!("{}/{}/artifacts", run.experiment, run.id)
+}
+
+/// What the server lacks of a run's points.
+fn lacking(all: Vec<Series>, there: Option<&Value>) -> Vec<Series> {
+    let Some(there) = there.and_then(|there| there["series"].as_array()) else { return all };
+    let said = |key: &str| {
+        let pair = there.iter().find(|pair| pair[0] == *key);
+        pair.and_then(|pair| pair[1].as_str())
+    };
+    let rest = all.iter().map(|one| match said(&one.key) {
+        Some(said) => digest::lacking(one, said),
+        None => one.clone(),
+    });
+    rest.filter(|one| !one.points.is_empty()).collect()
+}
+
+/// What a server should say of a run.
+struct Expected {
+    id: String,
+    status: String,
+    stage: &'static str,
+    params: String,
+    tags: String,
+    points: String,
+    datasets: String,
+}
+
+impl Expected {
+    fn of(run: &Run, series: &[Series]) -> Self {
+        Self {
+            id: run.id.clone(),
+            status: run.status.clone(),
+            stage: run.stage.as_str(),
+            params: digest::pairs(&run.params),
+            tags: digest::pairs(&run.tags),
+            points: digest::points(series),
+            datasets: digest::datasets(run),
+        }
+    }
+
+    fn parts(&self) -> [(&'static str, &str); 6] {
+        [
+            ("status", &self.status),
+            ("stage", self.stage),
+            ("params", &self.params),
+            ("tags", &self.tags),
+            ("points", &self.points),
+            ("datasets", &self.datasets),
+        ]
+    }
+
+    fn is(&self, there: &Value) -> bool {
+        self.parts().iter().all(|(what, ours)| there[*what] == *ours)
+    }
+}
+
+/// About how many bytes a run takes in a request.
+fn size_of(run: &Run) -> usize {
+    let pairs = run.params.iter().chain(&run.tags);
+    let pairs: usize = pairs.map(|(key, value)| key.len() + value.len() + 10).sum();
+    let datasets: usize = run
+        .datasets
+        .iter()
+        .map(|one| {
+            let texts = [one.schema.as_ref(), one.profile.as_ref(), Some(&one.source)];
+            200 + texts.into_iter().flatten().map(String::len).sum::<usize>()
+        })
+        .sum();
+    500 + pairs + datasets
+}
+
+/// Cuts long series and gathers short ones, so that requests are of about one size.
+fn batches(all: Vec<Series>) -> Vec<Vec<Series>> {
+    let mut batches: Vec<Vec<Series>> = Vec::new();
+    let mut room = 0;
+    for series in all {
+        for points in series.points.chunks(POINTS) {
+            // A series costs something even if it is short.
+            let cost = points.len() + 10;
+            let part = Series {
+                run: series.run.clone(),
+                key: series.key.clone(),
+                points: points.to_vec(),
+            };
+            match batches.last_mut() {
+                Some(batch) if cost <= room => batch.push(part),
+                _ => {
+                    batches.push(vec![part]);
+                    room = POINTS;
+                }
+            }
+            room = room.saturating_sub(cost);
+        }
+    }
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use falaj_moving::record::Point;
+
+    use super::*;
+
+    #[test]
+    fn requests_of_about_one_size() {
+        let series = |points: usize| Series {
+            run: "r".to_owned(),
+            key: "k".to_owned(),
+            points: vec![Point { timestamp: 0, step: 0, value: 0.0 }; points],
+        };
+        let sizes = |lengths: &[usize]| {
+            let all = lengths.iter().map(|length| series(*length)).collect();
+            let count = |batch: &Vec<Series>| batch.iter().map(|one| one.points.len()).sum();
+            batches(all).iter().map(count).collect::<Vec<usize>>()
+        };
+        assert_eq!(sizes(&[]), [0_usize; 0]);
+        assert_eq!(sizes(&[10, 20]), [30]);
+        assert_eq!(sizes(&[POINTS * 2 + 1]), [POINTS, POINTS, 1]);
+        assert_eq!(sizes(&[POINTS - 100, 200]), [POINTS - 100, 200]);
+    }
+}

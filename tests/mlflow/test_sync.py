@@ -1,0 +1,249 @@
+"""`falaj sync`: a stock MLflow logs to a store of its own while the server is away, and what it logged
+comes over later, piece by piece."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import time
+import uuid
+
+import pytest
+
+from falaj import Falaj
+from server import Server, binary, environment
+from test_moving import client_of, counts, everything, project, run
+
+import mlflow
+from mlflow import MlflowClient
+from mlflow.entities import Metric
+
+PATIENCE = 60
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def falaj(request, tmp_path_factory):
+    if request.param == "postgres" and "FALAJ_TEST_POSTGRES_URL" not in os.environ:
+        pytest.skip("FALAJ_TEST_POSTGRES_URL is not set: scripts/with-services sets it")
+    server = Falaj(tmp_path_factory.mktemp(f"falaj-{request.param}"), request.param).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["files", "sqlite"])
+def offline(request, tmp_path):
+    """A store that nobody has logged to yet: its address for MLflow."""
+    return f"file://{tmp_path}/mlruns" if request.param == "files" else f"sqlite:///{tmp_path}/mlflow.db"
+
+
+def experiment(client, uri, name):
+    """An experiment whose files lie beside the store, also where MLflow would put them elsewhere."""
+    place = None if uri.startswith("file:") else f"file://{os.path.dirname(uri.removeprefix('sqlite:///'))}/files/{name}"
+    return client.create_experiment(name, artifact_location=place)
+
+
+def sync(falaj, store, name, *more, **options):
+    return run(falaj, "sync", store, "-p", name, "-o", "json", *more, **options)
+
+
+def moved(done):
+    return {kind: sent for kind, (_, sent) in counts(done).items() if sent}
+
+
+def logged(client):
+    """Runs and logged models as a stock client sees them."""
+    seen = everything(client)
+    # Each side notes there what it registered itself.
+    models = {id_: model[:6] + ({k: v for k, v in model[6].items() if k != "mlflow.modelVersions"},) + model[7:]
+              for id_, model in seen["models"].items()}
+    return seen["runs"], models
+
+
+def until(what, happens):
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if happens():
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"not within {PATIENCE} s: {what}")
+
+
+def history(client, run_id, key):
+    return sorted(point.step for point in client.get_metric_history(run_id, key))
+
+
+def test_what_was_logged_offline_comes_over(falaj, offline):
+    from sklearn.linear_model import Ridge
+    name = project(falaj)
+    there, here = MlflowClient(offline, offline), client_of(falaj, name)
+    first = experiment(there, offline, "vision")
+    one = there.create_run(first, run_name="one", tags={"t": "1"}).info.run_id
+    there.log_batch(one, metrics=[Metric("loss", 1 / (i + 1), 1000 + i, i) for i in range(500)])
+    there.log_param(one, "lr", "0.1")
+    there.log_text(one, "a", "notes/a.txt")
+    there.log_text(one, "b", "notes/b.txt")
+    mlflow.set_tracking_uri(offline)
+    mlflow.set_registry_uri(offline)
+    mlflow.set_experiment("vision")
+    with mlflow.start_run(run_name="two"):
+        mlflow.sklearn.log_model(Ridge().fit([[1.0], [2.0]], [1.0, 2.0]), name="ridge", registered_model_name="offline")
+    binned = there.create_run(first).info.run_id
+    there.delete_run(binned)
+
+    done = moved(sync(falaj, offline, name))
+    assert done["runs"] == 2 and done["metric points"] == 500 and done["logged models"] == 1, done
+    assert done["model versions"] == 1, done
+    runs, models = logged(there)
+    assert runs.pop(binned)["info"][5] == "deleted"
+    assert logged(here) == (runs, models)
+    mlflow.set_tracking_uri(f"{falaj.url}/t/default/{name}")
+    mlflow.set_registry_uri(f"{falaj.url}/t/default/{name}")
+    assert mlflow.sklearn.load_model("models:/offline/1").coef_.shape == (1,)
+    assert mlflow.get_run(one).info.status == "RUNNING"
+    # What is registered here is known, and can be promoted.
+    run(falaj, "model", "verify", "offline", "1", "-p", name)
+
+    assert moved(sync(falaj, offline, name)) == {}, "nothing was logged since"
+    # The same run goes on.
+    there.log_batch(one, metrics=[Metric("loss", 0.0, 2000 + i, 500 + i) for i in range(50)])
+    there.log_metric(one, "acc", 0.5, step=3)
+    there.log_param(one, "late", "x")
+    there.set_tag(one, "t", "2")
+    there.log_text(one, "changed", "notes/a.txt")
+    there.log_text(one, "new", "c.txt")
+    there.set_terminated(one, "FINISHED")
+    here.set_tag(one, "reviewed", "by ann")
+    done = moved(sync(falaj, offline, name))
+    assert (done["runs"], done["metric points"], done["artifact files"]) == (1, 51, 2), done
+    assert "model versions" not in done
+    runs, models = logged(there)
+    del runs[binned]
+    runs[one]["tags"]["reviewed"] = "by ann"
+    assert logged(here) == (runs, models)
+    assert here.get_run(one).data.tags["reviewed"] == "by ann"
+    assert moved(sync(falaj, offline, name)) == {}
+
+
+def test_laptops_share_an_experiment(falaj, tmp_path):
+    name = project(falaj)
+    here = client_of(falaj, name)
+    made = here.create_experiment("shared", tags={"owner": "ann"})
+    native = here.create_run(made).info.run_id
+    stores = []
+    for laptop in ("a", "b"):
+        os.mkdir(tmp_path / laptop)
+        uri = f"sqlite:///{tmp_path}/{laptop}/mlflow.db"
+        there = MlflowClient(uri, uri)
+        id_ = experiment(there, uri, "shared")
+        stores.append((uri, there, there.create_run(id_).info.run_id))
+    for uri, _, _ in stores:
+        sync(falaj, uri, name)
+    both = {run_ for _, _, run_ in stores}
+    assert {one.info.run_id for one in here.search_runs([made])} == both | {native}
+    # What is deleted here is not brought back, and what is deleted there is not deleted here.
+    uri, there, run_ = stores[0]
+    here.delete_run(run_)
+    there.log_metric(run_, "m", 1.0)
+    done = sync(falaj, uri, name)
+    assert moved(done) == {} and f"{run_} was deleted on the server" in done.stderr, done.stderr
+    uri, there, run_ = stores[1]
+    there.delete_run(run_)
+    assert moved(sync(falaj, uri, name)) == {}
+    assert here.get_run(run_).info.lifecycle_stage == "active"
+    run(falaj, "run", "purge", stores[0][2], "-p", name, "--yes")
+    assert "was purged on the server" in sync(falaj, stores[0][0], name).stderr
+
+
+def test_whoever_may_log_may_sync(falaj, tmp_path):
+    name = project(falaj)
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    there = MlflowClient(uri, uri)
+    there.create_run(experiment(there, uri, "mine"))
+    for role, code in (("viewer", 4), ("contributor", 0)):
+        account = f"{name}-{role}"
+        run(falaj, "service-account", "create", account, "--tenant", "default")
+        run(falaj, "role", "grant", account, role, "--tenant", "default", "--project", name)
+        made = run(falaj, "token", "create", "--owner", account, "--role", role, "-t", "default", "-p", name, "-o", "json")
+        env = environment(FALAJ_URL=falaj.url, FALAJ_TOKEN=json.loads(made.stdout)["secret"])
+        done = subprocess.run([binary(), "sync", uri, "-p", name], capture_output=True, text=True, env=env, timeout=120)
+        assert done.returncode == code, done.stderr
+
+
+def test_a_sync_that_is_killed_goes_on(falaj, tmp_path):
+    name = project(falaj)
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    there, here = MlflowClient(uri, uri), client_of(falaj, name)
+    id_ = experiment(there, uri, "many")
+    database = sqlite3.connect(tmp_path / "mlflow.db")
+    runs = [uuid.uuid4().hex for _ in range(150)]
+    for run_ in runs:
+        folder = tmp_path / "files" / "many" / run_ / "artifacts"
+        folder.mkdir(parents=True)
+        (folder / "x.bin").write_bytes(run_.encode() * 100)
+        database.execute(
+            "insert into runs (run_uuid, name, source_type, user_id, status, start_time, lifecycle_stage, artifact_uri,"
+            " experiment_id) values (?, 'r', 'LOCAL', 'u', 'RUNNING', 1, 'active', ?, ?)", (run_, f"file://{folder}", id_))
+        database.executemany("insert into metrics (key, value, timestamp, run_uuid, step, is_nan) values ('m', ?, ?, ?, ?, 0)",
+                             [(i / 7, i, run_, i) for i in range(200)])
+    database.commit()
+    for least in (1, 101):
+        process = subprocess.Popen([binary(), "sync", uri, "-p", name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   env=environment(FALAJ_URL=falaj.url, FALAJ_TOKEN=falaj.token))
+        def enough():
+            found = here.get_experiment_by_name("many")
+            return process.poll() is not None or found and len(here.search_runs([found.experiment_id], max_results=200)) >= least
+        until("some runs are there", enough)
+        process.kill()
+        process.wait()
+    done = sync(falaj, uri, name)
+    assert counts(done)["runs"][0] == 150
+    assert moved(sync(falaj, uri, name)) == {}
+    found = here.search_runs([here.get_experiment_by_name("many").experiment_id], max_results=1000)
+    assert {one.info.run_id for one in found} == set(runs)
+    for run_ in (runs[0], runs[-1]):
+        assert history(here, run_, "m") == list(range(200))
+        assert [file.path for file in here.list_artifacts(run_)] == ["x.bin"]
+
+
+def test_following_outlives_the_server(falaj, offline, tmp_path):
+    name = project(falaj)
+    there, here = MlflowClient(offline, offline), client_of(falaj, name)
+    said = tmp_path / "said"
+    with open(said, "w") as talk:
+        follower = subprocess.Popen(
+            [binary(), "sync", offline, "-p", name, "--follow", "--every", "300ms", "-o", "json"], stderr=talk,
+            stdout=subprocess.PIPE, text=True, env=environment(FALAJ_URL=falaj.url, FALAJ_TOKEN=falaj.token))
+    try:
+        # It may begin before there is a store.
+        id_ = experiment(there, offline, "live")
+        one = there.create_run(id_).info.run_id
+        there.log_metric(one, "m", 0.0, step=0)
+        def arrived(steps):
+            try:
+                return history(here, one, "m") == steps
+            except mlflow.MlflowException:
+                return False
+        until("the first point", lambda: arrived([0]))
+        for step in range(1, 6):
+            there.log_metric(one, "m", 0.5, step=step)
+            time.sleep(0.2)
+        until("more points", lambda: arrived(list(range(6))))
+        Server.stop(falaj)
+        there.log_metric(one, "m", 1.0, step=6)
+        there.log_text(one, "while away", "x.txt")
+        until("that the server is away", lambda: "cannot be reached" in said.read_text())
+        falaj.start()
+        until("the rest", lambda: arrived(list(range(7))))
+        until("that it is back", lambda: "the server is back" in said.read_text())
+        there.set_terminated(one)
+        until("the end of the run", lambda: here.get_run(one).info.status == "FINISHED")
+        assert [file.path for file in here.list_artifacts(one)] == ["x.txt"]
+        follower.send_signal(signal.SIGINT)
+        out, _ = follower.communicate(timeout=30)
+        assert follower.returncode == 0, said.read_text()
+        rows = {row["kind"]: row["moved"] for row in json.loads(out)["kinds"]}
+        assert rows["metric points"] == 7 and rows["artifact files"] == 1, rows
+    finally:
+        follower.kill()
+        follower.wait()
