@@ -49,7 +49,7 @@ impl Bring<'_> {
                 return Err(failure);
             }
             Err(refused) if batch.len() == 1 => {
-                let refused = batch.iter().map(|one| id(one)).zip([refused]).collect();
+                let refused = batch.iter().map(&id).zip([refused]).collect();
                 return Ok(Delivered { left: Vec::new(), refused });
             }
             Err(_) => {}
