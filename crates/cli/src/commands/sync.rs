@@ -14,7 +14,7 @@ use crate::moving::{Account, Bring, Memory, Project, StoreArgs, Way};
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
-/// Bring what was logged offline to the server: runs that are new, and what was added to others
+/// Bring to the server what was logged offline, and what was added since
 ///
 /// Train with `MLFLOW_TRACKING_URI=sqlite:///offline.db` (or a folder) where there is no server,
 /// and sync when there is one. Runs keep their ids. Only what is new or changed since the last time is
