@@ -107,6 +107,8 @@ BODIES = {
     f"post {IMPORT}/check": {"runs": ["{run}"], "logged_models": ["{model}"], "series": True},
     f"post {IMPORT}/files": {"folder": "{experiment}/{run}/artifacts"},
     f"post {IMPORT}/marks": {"source": "old"},
+    f"post {SYNC}/versions": {"source": "old", "name": "synced", "versions": [
+        {"version": 1, "source": "s3://b/synced", "run_id": None, "model_id": None}]},
     f"post {SYNC}/settled": {"source": "old", "runs": [["{brought}", "1-a"]]},
     "post /api/2.0/mlflow-artifacts/mpu/create/{path}": {"path": "x.bin", "num_parts": 2},
     "post /api/2.0/mlflow-artifacts/mpu/complete/{path}": {"path": "x.bin", "upload_id": "x", "parts": []},
