@@ -132,8 +132,13 @@ async fn rate(
             let mut count = 0;
             while Instant::now() < until {
                 let number = sent.fetch_add(1, Ordering::Relaxed);
-                connection.post(path, &body(run, number)?).await?;
-                count += 1;
+                let sent = connection.post(path, &body(run, number)?).await.map(drop);
+                match sent {
+                    Ok(()) => count += 1,
+                    // With its defaults it runs out of database connections now and then.
+                    Err(_) if peer.original().is_some() => connection = peer.connect().await?,
+                    Err(failed) => return Err(failed),
+                }
             }
             Ok(count)
         });

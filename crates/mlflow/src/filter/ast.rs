@@ -123,6 +123,7 @@ impl Op {
     }
 
     /// As IEEE 754 has it: a NaN differs from everything and compares with nothing.
+    #[inline]
     #[must_use]
     #[expect(clippy::float_cmp, reason = "the caller asked for exactly this value")]
     pub fn holds(self, left: f64, right: f64) -> bool {

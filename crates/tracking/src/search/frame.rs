@@ -22,7 +22,6 @@ pub(super) struct Base {
     pub(super) start_time: i64,
     pub(super) end_time: Option<i64>,
     pub(super) status: RunStatus,
-    pub(super) stage: Stage,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +31,8 @@ pub(crate) struct Frame {
     /// When runs were last deleted for good; they leave no stamp behind.
     reset: i64,
     pub(super) runs: Vec<Base>,
+    /// Apart from the rest, because every search looks at all of them.
+    pub(super) stages: Vec<Stage>,
     rows: HashMap<RunId, Row>,
     columns: HashMap<Field, Loaded>,
 }
@@ -95,23 +96,24 @@ impl Frame {
                     start_time: row.get("start_time")?,
                     end_time: row.get("end_time")?,
                     status: row.get("status")?,
-                    stage: row.get("stage")?,
                 };
-                changed.push(self.place(base)?);
+                changed.push(self.place(base, row.get("stage")?)?);
                 Ok(())
             },
         )?;
         Ok(changed)
     }
 
-    fn place(&mut self, base: Base) -> Result<Row> {
+    fn place(&mut self, base: Base, stage: Stage) -> Result<Row> {
         if let Some(row) = self.rows.get(&base.id) {
             self.runs[*row as usize] = base;
+            self.stages[*row as usize] = stage;
             return Ok(*row);
         }
         let row = Row::try_from(self.runs.len()).map_err(Error::internal)?;
         self.rows.insert(base.id, row);
         self.runs.push(base);
+        self.stages.push(stage);
         Ok(row)
     }
 

@@ -15,7 +15,7 @@ pub(super) fn select(
     filter: Option<&Expr>,
     view: ViewType,
 ) -> Vec<bool> {
-    let mut chosen: Vec<bool> = frame.runs.iter().map(|run| view.shows(run.stage)).collect();
+    let mut chosen: Vec<bool> = frame.stages.iter().map(|stage| view.shows(*stage)).collect();
     if let Some(filter) = filter {
         let wanted = evaluate(frame, datasets, filter);
         chosen.iter_mut().zip(wanted).for_each(|(chosen, wanted)| *chosen &= wanted);
