@@ -47,6 +47,16 @@ def target(request, tmp_path_factory):
     assert "panicked" not in server.log.read_text(errors="replace"), server.tail()
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def falaj(request, tmp_path_factory):
+    """Falaj on each of its databases, for the tests of one file."""
+    if request.param == "postgres" and "FALAJ_TEST_POSTGRES_URL" not in os.environ:
+        pytest.skip("FALAJ_TEST_POSTGRES_URL is not set: scripts/with-services sets it")
+    server = Falaj(tmp_path_factory.mktemp(f"falaj-{request.param}"), request.param).start()
+    yield server
+    server.stop()
+
+
 @pytest.fixture
 def tracking(target, monkeypatch, tmp_path):
     """The client, pointed at the server, in an empty folder and with nothing left over."""

@@ -16,7 +16,7 @@ import uuid
 
 import pytest
 
-from falaj import Falaj, psql
+from falaj import psql
 from original import Original
 from server import binary, environment
 
@@ -30,15 +30,6 @@ from mlflow.entities import Metric, Param, ViewType  # noqa: E402
 
 # A database far away has no folder of its own: what may be read must be said.
 ROOTS = {}
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def falaj(request, tmp_path_factory):
-    if request.param == "postgres" and "FALAJ_TEST_POSTGRES_URL" not in os.environ:
-        pytest.skip("FALAJ_TEST_POSTGRES_URL is not set: scripts/with-services sets it")
-    server = Falaj(tmp_path_factory.mktemp(f"falaj-{request.param}"), request.param).start()
-    yield server
-    server.stop()
 
 
 def run(falaj, *arguments, check=True, **options):

@@ -12,7 +12,6 @@ import uuid
 
 import pytest
 
-from falaj import Falaj
 from server import Server, binary, environment
 from test_moving import client_of, counts, everything, project, run
 
@@ -21,15 +20,6 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric
 
 PATIENCE = 60
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def falaj(request, tmp_path_factory):
-    if request.param == "postgres" and "FALAJ_TEST_POSTGRES_URL" not in os.environ:
-        pytest.skip("FALAJ_TEST_POSTGRES_URL is not set: scripts/with-services sets it")
-    server = Falaj(tmp_path_factory.mktemp(f"falaj-{request.param}"), request.param).start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture(params=["files", "sqlite"])

@@ -152,27 +152,40 @@ async fn rate(
     Ok(Rate { per_second: rate, cpu_micros: used * 1e6 / (rate * took.as_secs_f64()) })
 }
 
-/// How long searches take, one after the other; no two ask for the same.
+/// How long searches take among the runs of [`population::runs`].
 pub(super) async fn search(
     peer: &Peer,
     options: &Options,
     experiment: &str,
     runs: usize,
 ) -> Result<Vec<f64>> {
-    let mut connection = peer.connect().await?;
+    // More than half of all runs meet the first condition, a quarter the second.
+    let filter = |least: usize| format!("metrics.acc > 0.{least:04} AND params.lr = '0.01'");
     let until = Instant::now() + options.time() * 3;
+    searches(peer, experiment, filter, FOUND.min(runs / 16), until).await
+}
+
+/// How long searches take, one after the other; no two ask for the same. The first one, which loads
+/// the columns, does not count.
+pub(super) async fn searches(
+    peer: &Peer,
+    experiment: &str,
+    filter: impl Fn(usize) -> String,
+    at_least: usize,
+    until: Instant,
+) -> Result<Vec<f64>> {
+    let mut connection = peer.connect().await?;
     let mut times = Vec::new();
     for number in 0..SEARCHES {
+        let filter = filter(1000 + number * 17);
         let body = format!(
-            r#"{{"experiment_ids":["{experiment}"],"filter":"metrics.acc > 0.{:04} AND params.lr = '0.01'","order_by":["metrics.loss DESC"],"max_results":{FOUND}}}"#,
-            1000 + number * 17
+            r#"{{"experiment_ids":["{experiment}"],"filter":"{filter}","order_by":["metrics.loss DESC"],"max_results":{FOUND}}}"#
         );
         let began = Instant::now();
         let reply = connection.post("/api/2.0/mlflow/runs/search", &body).await?;
         let took = began.elapsed().as_secs_f64();
         let found = occurrences(reply, "artifact_uri")?;
-        // More than half of all runs meet the first condition, a quarter the second.
-        ensure!(found >= FOUND.min(runs / 16), "{} found only {found} runs", peer.name);
+        ensure!(found >= at_least, "{} found only {found} runs", peer.name);
         if number > 0 {
             times.push(took);
         }

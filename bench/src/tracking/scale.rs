@@ -4,10 +4,10 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use futures::future::try_join_all;
 
-use super::client::{occurrences, text_field};
+use super::client::text_field;
 use super::measure::{self, BATCH, CHART, FOUND, Rate};
 use super::peer::Peer;
 use super::{Options, population};
@@ -49,7 +49,9 @@ pub(super) async fn measure(
     let rate = per_second(options.stored_points, began.elapsed());
     report.note(&name("points taken in, 64 clients"), rate, "/s");
     report.goal(&name("peak resident memory"), peer.peak_resident()?, "MB", Goal::AtMost(MEMORY));
-    let mut searches = search_points(peer, &experiment).await?;
+    let filter = |least: usize| format!("metrics.acc > 0.{least:04}");
+    let until = Instant::now() + options.time() * 3;
+    let mut searches = measure::searches(peer, &experiment, filter, FOUND, until).await?;
     report.note(&name("search among their runs, median"), median(&mut searches) * 1e3, "ms");
     report.goal(
         &name("search among their runs, p99"),
@@ -126,25 +128,4 @@ fn batch(run: &str, index: usize, first: usize) -> Result<String> {
     }
     batch.push_str("]}");
     Ok(batch)
-}
-
-/// Searches among the runs that got the points; no two ask for the same.
-async fn search_points(peer: &Peer, experiment: &str) -> Result<Vec<f64>> {
-    let mut connection = peer.connect().await?;
-    let mut times = Vec::new();
-    for number in 0..FOUND {
-        let body = format!(
-            r#"{{"experiment_ids":["{experiment}"],"filter":"metrics.acc > 0.{:04}","order_by":["metrics.loss DESC"],"max_results":{FOUND}}}"#,
-            1000 + number * 17
-        );
-        let began = Instant::now();
-        let reply = connection.post("/api/2.0/mlflow/runs/search", &body).await?;
-        let took = began.elapsed().as_secs_f64();
-        ensure!(occurrences(reply, "artifact_uri")? == FOUND, "fewer than {FOUND} runs were found");
-        // The first one loads the columns.
-        if number > 0 {
-            times.push(took);
-        }
-    }
-    Ok(times)
 }

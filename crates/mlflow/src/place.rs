@@ -10,6 +10,7 @@ use falaj_governance::tenancy::{PROJECT_READ, Project, Tenancy};
 use http::request::Parts;
 
 use crate::edge::PathPlace;
+use crate::routes::Call;
 
 /// The header that names a project as `tenant/project`.
 pub const HEADER: &str = "x-falaj-project";
@@ -64,6 +65,12 @@ impl Places {
     /// The place with these names.
     pub async fn named(&self, ctx: &Ctx, tenant: &Name, project: &Name) -> Result<Place> {
         self.find(ctx, Wanted::Named(tenant.clone(), project.clone())).await
+    }
+
+    /// A request about the place with these names, if the caller may see it.
+    pub async fn call(&self, ctx: &Ctx, tenant: &Name, project: &Name) -> Result<Call> {
+        let place = self.named(ctx, tenant, project).await?;
+        Ok(Call { ctx: ctx.clone(), place, connection: None })
     }
 
     /// Grows with every change of identity, tenancy or rights.

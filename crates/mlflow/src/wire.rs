@@ -47,17 +47,17 @@ pub async fn read<T: DeserializeOwned>(request: Request) -> Result<T> {
 /// An object. A list would be taken for its fields in their order, and text that is not UTF-8 would
 /// pass in a field that nobody reads.
 pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    if std::str::from_utf8(bytes).is_err() {
+    let Ok(body) = std::str::from_utf8(bytes) else {
         let text = "The request body is not valid JSON: it is not UTF-8";
         return Err(Error::new(&code::INVALID_INPUT, text));
-    }
+    };
     if bytes.trim_ascii_start().starts_with(b"[") {
         let text = "The request body is a list, where an object is expected";
         return Err(Error::new(&code::INVALID_INPUT, text));
     }
-    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let mut json = serde_json::Deserializer::from_str(body);
     let value = serde_path_to_error::deserialize(&mut json)
-        .map_err(|failed| explain(&failed, || serde_json::from_slice(bytes).ok()))?;
+        .map_err(|failed| explain(&failed, || serde_json::from_str(body).ok()))?;
     json.end().map_err(|cause| not_json(&cause))?;
     Ok(value)
 }

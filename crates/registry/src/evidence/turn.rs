@@ -3,6 +3,7 @@
 //! more than half of the places.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -23,10 +24,10 @@ type Of = (RegisteredId, i64);
 /// Who reads which files, and what was found in them.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    versions: Mutex<HashMap<Of, Weak<Waiting<()>>>>,
+    versions: Shared<Of, Waiting<()>>,
     places: Arc<Semaphore>,
     /// What each tenant has of them, and how many that are.
-    shares: Mutex<HashMap<TenantId, Weak<Semaphore>>>,
+    shares: Shared<TenantId, Semaphore>,
     share: usize,
     patience: Duration,
     digests: Mutex<HashMap<String, String>>,
@@ -42,9 +43,9 @@ pub(super) struct Turn {
 impl Turns {
     pub(crate) fn new(at_once: usize) -> Self {
         Self {
-            versions: Mutex::default(),
+            versions: Shared::default(),
             places: Arc::new(Semaphore::new(at_once.max(1))),
-            shares: Mutex::default(),
+            shares: Shared::default(),
             share: (at_once / 2).max(1),
             patience: PATIENCE,
             digests: Mutex::default(),
@@ -69,25 +70,11 @@ impl Turns {
     }
 
     fn share_of(&self, tenant: TenantId) -> Arc<Semaphore> {
-        let mut shares = locked(&self.shares);
-        if let Some(there) = shares.get(&tenant).and_then(Weak::upgrade) {
-            return there;
-        }
-        shares.retain(|_, share| share.strong_count() > 0);
-        let new = Arc::new(Semaphore::new(self.share));
-        shares.insert(tenant, Arc::downgrade(&new));
-        new
+        self.shares.get(tenant, || Semaphore::new(self.share))
     }
 
     fn version(&self, of: Of) -> Arc<Waiting<()>> {
-        let mut versions = locked(&self.versions);
-        if let Some(there) = versions.get(&of).and_then(Weak::upgrade) {
-            return there;
-        }
-        versions.retain(|_, waiting| waiting.strong_count() > 0);
-        let new = Arc::default();
-        versions.insert(of, Arc::downgrade(&new));
-        new
+        self.versions.get(of, Waiting::default)
     }
 
     /// The digest of an upload that was read before: an upload never changes.
@@ -103,6 +90,29 @@ impl Turns {
             digests.clear();
         }
         digests.insert(upload, sha256);
+    }
+}
+
+/// Things that live as long as somebody holds them, and that everybody finds by the same key.
+#[derive(Debug)]
+struct Shared<K, V>(Mutex<HashMap<K, Weak<V>>>);
+
+impl<K, V> Default for Shared<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash, V> Shared<K, V> {
+    fn get(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
+        let mut all = locked(&self.0);
+        if let Some(there) = all.get(&key).and_then(Weak::upgrade) {
+            return there;
+        }
+        all.retain(|_, one| one.strong_count() > 0);
+        let new = Arc::new(make());
+        all.insert(key, Arc::downgrade(&new));
+        new
     }
 }
 
@@ -131,8 +141,8 @@ mod tests {
         assert!(turns.take(a, (one, 1)).await.is_some());
         assert!(turns.take(c, (three, 1)).await.is_some());
         assert!(turns.take(c, (two, 1)).await.is_none());
-        assert_eq!(locked(&turns.versions).len(), 2, "forgotten when nobody waits");
-        assert!(locked(&turns.shares).len() <= 3, "likewise");
+        assert_eq!(locked(&turns.versions.0).len(), 2, "forgotten when nobody waits");
+        assert!(locked(&turns.shares.0).len() <= 3, "likewise");
     }
 
     #[tokio::test]

@@ -3,7 +3,8 @@
 
 use falaj_base::{Error, Result};
 use falaj_mlflow::Call;
-use falaj_tracking::artifact::{ArtifactPath, collects_tokens, proxied_path};
+use falaj_tracking::artifact::{ArtifactPath, climbs, collects_tokens, proxied_path};
+use falaj_tracking::transfer::check_count;
 use falaj_tracking::{RUN_READ, RunId};
 
 use super::wire::{ModelIn, VersionIn};
@@ -20,12 +21,7 @@ impl Registry {
     pub(super) fn check_batch(&self, batch: &[ModelIn]) -> Result<()> {
         let config = self.config();
         let most = config.max_import_batch;
-        let count = |field: &'static str, count: usize| {
-            if count > most {
-                return Err(Error::invalid(field, count, format!("at most {most} in one request")));
-            }
-            Ok(())
-        };
+        let count = |field: &'static str, count: usize| check_count(field, count, most);
         count("models", batch.len())?;
         for model in batch {
             check_name("name", &model.name)?;
@@ -69,9 +65,8 @@ impl Registry {
         check_text("logged_model", version.logged_model.as_deref().unwrap_or(""), 256)?;
         check_text("created_by", &version.created_by, 256)?;
         for (field, text) in [("source", &version.source), ("location", &version.location)] {
-            let climbs = text.split(['/', '\\']).any(|part| part == "..");
             let local = text.starts_with('/') || text.to_ascii_lowercase().starts_with("file:");
-            if climbs || local || collects_tokens(text) {
+            if climbs(text) || local || collects_tokens(text) {
                 let want = "a place that clients reach, neither a path on somebody's machine nor a \
                             host that would be sent their tokens";
                 return Err(Error::invalid(field, text, want));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use falaj_base::{Ctx, Name, Result};
-use falaj_mlflow::{Call, Places};
+use falaj_mlflow::Places;
 use falaj_web::{Created, Endpoint, Input, Routes};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -41,8 +41,7 @@ async fn import(
     ctx: Ctx,
     input: Input<ProjectPath, (), Models>,
 ) -> Result<Created<ModelsHere>> {
-    let place = m.places.named(&ctx, &input.path.tenant, &input.path.project).await?;
-    let call = Call { ctx, place, connection: None };
+    let call = m.places.call(&ctx, &input.path.tenant, &input.path.project).await?;
     m.registry.import_models(&call, input.body).await.map(Created)
 }
 
@@ -51,7 +50,6 @@ async fn sync(
     ctx: Ctx,
     input: Input<ProjectPath, (), SyncedModel>,
 ) -> Result<Created<Synced>> {
-    let place = m.places.named(&ctx, &input.path.tenant, &input.path.project).await?;
-    let call = Call { ctx, place, connection: None };
+    let call = m.places.call(&ctx, &input.path.tenant, &input.path.project).await?;
     m.registry.sync_versions(&call, input.body).await.map(Created)
 }

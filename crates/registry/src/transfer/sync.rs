@@ -5,27 +5,20 @@ use falaj_base::{Error, ErrorKind, Result, code};
 use falaj_mlflow::Call;
 use falaj_store::db::Tx;
 use falaj_store::record::Change;
+use falaj_tracking::transfer::{check_count, check_source};
 
 use super::claim::{self, Claim, SYNCED, Standing};
 use super::wire::{Outcome, Synced, SyncedModel, SyncedVersion, VersionOutcome};
 use crate::access::resource;
 use crate::model::{NewModel, RegisteredId, check_name, store as models};
-use crate::tag::check_text;
 use crate::version::NewVersion;
 use crate::{MODEL_WRITE, Registry};
 
 impl Registry {
     pub(super) async fn sync_versions(&self, call: &Call, batch: SyncedModel) -> Result<Synced> {
-        if batch.source.is_empty() {
-            return Err(Error::invalid("source", "", "a name for the store that this comes from"));
-        }
-        check_text("source", &batch.source, 200)?;
+        check_source(&batch.source)?;
         check_name("name", &batch.name)?;
-        let most = self.config().max_import_batch;
-        if batch.versions.len() > most {
-            let want = format!("at most {most} in one request");
-            return Err(Error::invalid("versions", batch.versions.len(), want));
-        }
+        check_count("versions", batch.versions.len(), self.config().max_import_batch)?;
         if let Some(bad) = batch.versions.iter().find(|one| one.version < 1) {
             return Err(Error::invalid("versions.version", bad.version, "a number from 1"));
         }

@@ -5,7 +5,7 @@
 
 use falaj_base::{Error, Result, percent_decoded};
 use falaj_mlflow::error::refused;
-use falaj_tracking::artifact::collects_tokens;
+use falaj_tracking::artifact::{climbs, collects_tokens};
 
 use super::stage::Stage;
 use crate::access::shown;
@@ -156,8 +156,7 @@ fn model(rest: &str) -> Option<Source> {
 /// Refuses what would lead upwards once someone decodes it, however often that takes.
 fn check_no_climbing(source: &str) -> Result<()> {
     let plain = decoded(source);
-    let climbs = plain.split(['/', '\\']).any(|part| part == "..");
-    if climbs || plain.chars().any(char::is_control) {
+    if climbs(&plain) || plain.chars().any(char::is_control) {
         return Err(no_absolute_path(source));
     }
     Ok(())

@@ -1,5 +1,11 @@
 //! Locations that a caller may not set for others.
 
+/// Whether a part of this location leads upwards, on any system.
+#[must_use]
+pub fn climbs(location: &str) -> bool {
+    location.split(['/', '\\']).any(|part| part == "..")
+}
+
 /// Whether a client that follows this location talks MLflow's protocol to a host that it names, and
 /// so shows that host its token: whoever sets such a location for others could collect theirs.
 #[must_use]
@@ -16,7 +22,17 @@ pub fn collects_tokens(location: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::collects_tokens;
+    use super::{climbs, collects_tokens};
+
+    #[test]
+    fn ways_upwards() {
+        for up in ["..", "../x", "s3://b/../x", "s3://b/..", "a\\..\\b"] {
+            assert!(climbs(up), "{up}");
+        }
+        for not in ["", ".", "a..b/c", "s3://b/...", "hdfs://h/a..b"] {
+            assert!(!climbs(not), "{not}");
+        }
+    }
 
     #[test]
     fn hosts_that_clients_would_show_their_token() {

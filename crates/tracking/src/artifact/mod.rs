@@ -45,7 +45,7 @@ pub use content::{Content, ContentStream};
 pub use copy::Copied;
 pub use grant::SignedUrls;
 pub use list::{Listing, Pages};
-pub use location::collects_tokens;
+pub use location::{climbs, collects_tokens};
 pub(crate) use media::guessed_type;
 pub use owner::{Owner, proxied_path};
 pub(crate) use owner::{lock_model, lock_run};

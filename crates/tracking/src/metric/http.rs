@@ -6,7 +6,7 @@ use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use falaj_base::Result;
+use falaj_base::{Error, Result};
 use falaj_mlflow::error::{invalid, refused, required_text};
 use falaj_mlflow::{Api, Call, Places, wire as read};
 use falaj_web::{Doc, Endpoint};
@@ -134,10 +134,7 @@ impl Rest {
         let limit = self.left.min(AT_ONCE);
         let page = t.metric_history(call, run, key, Some(self.next), limit).await?;
         let mut text = Vec::with_capacity(page.points.len() * POINT_TEXT);
-        for point in &page.points {
-            text.push(b',');
-            write(&mut text, key, *point)?;
-        }
+        list(&mut text, key, &page.points)?;
         self.left -= page.points.len();
         match page.next {
             Some(next) if self.left > 0 => {
@@ -154,7 +151,9 @@ impl Rest {
 /// A reply that begins with these points and goes on with the rest. If that fails halfway, the
 /// reply breaks off, which no reader takes for its end.
 fn long(rest: Rest, first: Vec<Point>) -> Response {
-    let head = first_points(&rest.key, &first);
+    let mut text = Vec::with_capacity(first.len() * POINT_TEXT);
+    text.extend(br#"{"metrics":["#);
+    let head = list(&mut text, &rest.key, &first).map(|()| Bytes::from(text));
     let pieces = futures::stream::once(async { head }).chain(futures::stream::try_unfold(
         Some(rest),
         async |rest| match rest {
@@ -165,20 +164,15 @@ fn long(rest: Rest, first: Vec<Point>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], Body::from_stream(pieces)).into_response()
 }
 
-fn first_points(key: &str, points: &[Point]) -> Result<Bytes> {
-    let mut text = Vec::with_capacity(points.len() * POINT_TEXT);
-    text.extend(br#"{"metrics":["#);
-    for (at, point) in points.iter().enumerate() {
-        if at > 0 {
+/// Points as JSON, with a comma before each but the first of a list.
+fn list(text: &mut Vec<u8>, key: &str, points: &[Point]) -> Result<()> {
+    for point in points {
+        if text.last() != Some(&b'[') {
             text.push(b',');
         }
-        write(&mut text, key, *point)?;
+        serde_json::to_writer(&mut *text, &shape(key, *point, None)).map_err(Error::internal)?;
     }
-    Ok(text.into())
-}
-
-fn write(text: &mut Vec<u8>, key: &str, point: Point) -> Result<()> {
-    serde_json::to_writer(text, &shape(key, point, None)).map_err(falaj_base::Error::internal)
+    Ok(())
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -254,7 +248,7 @@ async fn interval(t: Arc<Tracking>, call: Call, query: Interval) -> Result<Point
         let text = format!("max_results must be between 1 and {MOST_IN_CHART}.");
         return Err(refused(text).at("max_results"));
     }
-    let max = usize::try_from(max).map_err(falaj_base::Error::internal)?;
+    let max = usize::try_from(max).map_err(Error::internal)?;
     let sampling = query.sampling.map_or(Ok(Sampling::default()), |text| text.parse())?;
     let found = t.sampled_histories(&call, &query.run_ids, &key, steps, (max, sampling)).await?;
     Ok(many(&key, found))

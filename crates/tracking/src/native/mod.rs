@@ -77,8 +77,7 @@ impl Native {
 
     /// The project that a path names, if the caller may see it.
     pub(crate) async fn call(&self, ctx: &Ctx, tenant: &Name, project: &Name) -> Result<Call> {
-        let place = self.places.named(ctx, tenant, project).await?;
-        Ok(Call { ctx: ctx.clone(), place, connection: None })
+        self.places.call(ctx, tenant, project).await
     }
 }
 

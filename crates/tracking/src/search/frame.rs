@@ -215,7 +215,8 @@ impl Frame {
     /// Roughly what it takes in memory.
     pub(super) fn bytes(&self) -> usize {
         let columns: usize = self.columns.values().map(|loaded| loaded.column.bytes()).sum();
-        self.runs.capacity() * size_of::<Base>() + self.rows.capacity() * 24 + columns
+        let runs = self.runs.capacity() * size_of::<Base>() + self.stages.capacity();
+        runs + self.rows.capacity() * 24 + columns
     }
 
     /// Lets the column go that was not asked for longest, unless it is the last one.

@@ -143,20 +143,12 @@ impl Source<'_> {
         }
     }
 
-    /// The same as comparing the keys, without making texts.
+    /// The same as comparing the keys, without making texts where a number tells.
     fn compare(&self, frame: &Frame, a: Row, b: Row, ascending: bool) -> Ordering {
-        let Source::Text(texts, ranks) = self else {
+        if let Source::Base(_) = self {
             return self.key(frame, a).compare(&self.key(frame, b), ascending);
-        };
-        let rank = |row: Row| match texts.codes[row as usize] {
-            0 => None,
-            code => Some(ranks[code as usize]),
-        };
-        match (rank(a), rank(b)) {
-            (Some(a), Some(b)) if ascending => a.cmp(&b),
-            (Some(a), Some(b)) => b.cmp(&a),
-            (a, b) => a.is_none().cmp(&b.is_none()),
         }
+        self.standing(a, ascending).cmp(&self.standing(b, ascending))
     }
 }
 

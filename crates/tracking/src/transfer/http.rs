@@ -105,8 +105,7 @@ struct ProjectPath {
 
 impl Moving {
     async fn call(&self, ctx: Ctx, path: ProjectPath) -> Result<Call> {
-        let place = self.places.named(&ctx, &path.tenant, &path.project).await?;
-        Ok(Call { ctx, place, connection: None })
+        self.places.call(&ctx, &path.tenant, &path.project).await
     }
 }
 

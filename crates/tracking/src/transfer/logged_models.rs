@@ -7,9 +7,8 @@ use falaj_base::{Error, Result, code};
 use falaj_mlflow::Call;
 use falaj_store::db::{Tx, params};
 
-use super::origin::{self, Kind};
-use super::runs::Fate;
-use super::wire::{Imported, LeftAlone, LoggedModelIn, LoggedModels, ModelMetricIn, StageHere};
+use super::origin::{self, Fate, Kind, Likeness};
+use super::wire::{Imported, LeftAlone, LoggedModelIn, LoggedModels, ModelMetricIn};
 use super::{
     Mover, Told, Way, check_count, check_location, check_pairs, check_text, hold_open, identical,
     not_from,
@@ -176,25 +175,17 @@ fn upsert(tx: &mut Tx<'_>, mover: &Mover, ready: &mut ReadyModel) -> Result<Fate
     let of = (Kind::Model, &id.as_bytes()[..]);
     let there = store::find(tx, ready.model.id)?;
     let here = there.as_ref().is_some_and(|there| there.experiment == ready.model.experiment);
-    if here && !origin::is_from(tx, of, mover.project(), &mover.source)? {
-        if identical::is_model(tx, ready)? {
-            return Ok(Fate::Same);
-        }
-        let adopted = mover.way == Way::Import
-            && origin::is_unknown(tx, of)?
-            && identical::is_earlier_model(tx, ready)?;
+    // One that is elsewhere is refused where it would be written.
+    if here || there.is_none() {
+        let likeness = Likeness {
+            same: &|tx| identical::is_model(tx, ready),
+            earlier: &|tx| identical::is_earlier_model(tx, ready),
+        };
+        let stage = there.as_ref().map(|there| there.stage);
         let what = format!("the logged model {}", ready.model.id);
-        if !adopted {
-            return Err(not_from(mover, "logged_models.id", &what));
-        }
-        origin::note(tx, of, mover.project(), &mover.source)?;
-    }
-    if mover.way == Way::Sync {
-        if there.is_none() && origin::has_come(tx, of, mover.project())? {
-            return Ok(Fate::Left(StageHere::Gone));
-        }
-        if there.as_ref().is_some_and(|there| here && there.stage == Stage::Deleted) {
-            return Ok(Fate::Left(StageHere::Deleted));
+        let refusal = || not_from(mover, "logged_models.id", &what);
+        if let Some(fate) = origin::admit(tx, mover, of, stage, &likeness, refusal)? {
+            return Ok(fate);
         }
     }
     for run in ready.runs() {
@@ -212,10 +203,7 @@ fn upsert(tx: &mut Tx<'_>, mover: &Mover, ready: &mut ReadyModel) -> Result<Fate
     let ReadyModel { model, inputs, outputs } = ready;
     refuse_while_purged(tx, model.id.0.as_bytes(), &format!("model {}", model.id))?;
     match store::address(tx, model.id)? {
-        None => {
-            origin::note(tx, of, mover.project(), &mover.source)?;
-            store::insert(tx, model)?;
-        }
+        None => store::insert(tx, model)?,
         Some((_, experiment, _)) if experiment == model.experiment => {
             tx.execute(
                 "UPDATE logged_model SET name = $2, model_type = $3, source_run = $4, status = $5,

@@ -34,7 +34,7 @@ use falaj_store::db::Tx;
 use falaj_store::record::Change;
 use serde_json::json;
 
-use crate::artifact::collects_tokens;
+use crate::artifact::{climbs, collects_tokens};
 use crate::experiment::{Experiment, ExperimentId, Stage, check_active, store};
 use crate::{IMPORT, RUN_WRITE, SYNC, Tracking};
 
@@ -73,10 +73,7 @@ struct Mover {
 
 impl Mover {
     fn new(call: &Call, way: Way, source: String) -> Result<Self> {
-        if source.is_empty() {
-            return Err(Error::invalid("source", "", "a name for the store that this comes from"));
-        }
-        check_text("source", &source, 200)?;
+        check_source(&source)?;
         Ok(Self { call: call.clone(), way, source })
     }
 
@@ -168,7 +165,16 @@ fn check_pairs(field: &str, pairs: &[(String, String)], most: usize) -> Result<(
     Ok(())
 }
 
-fn check_count(field: &str, count: usize, most: usize) -> Result<()> {
+/// The name of the store that something comes from.
+pub fn check_source(source: &str) -> Result<()> {
+    if source.is_empty() {
+        return Err(Error::invalid("source", "", "a name for the store that this comes from"));
+    }
+    check_text("source", source, 200)
+}
+
+/// How much may come in one request.
+pub fn check_count(field: &str, count: usize, most: usize) -> Result<()> {
     if count > most {
         return Err(Error::invalid(field, count, format!("at most {most} in one request")));
     }
@@ -179,11 +185,10 @@ fn check_count(field: &str, count: usize, most: usize) -> Result<()> {
 fn check_location(location: Option<&str>) -> Result<()> {
     let Some(location) = location else { return Ok(()) };
     check_text("artifact_uri", location, 2000)?;
-    let climbs = location.split(['/', '\\']).any(|part| part == "..");
     let local = location.split_once("://").is_none_or(|(scheme, _)| {
         matches!(scheme.to_ascii_lowercase().as_str(), "" | "file" | "mlflow-artifacts")
     });
-    if climbs || local || collects_tokens(location) {
+    if climbs(location) || local || collects_tokens(location) {
         let want = "an address outside of this server, such as s3://bucket/folder";
         return Err(Error::invalid("artifact_uri", location, want));
     }

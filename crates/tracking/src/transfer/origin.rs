@@ -1,10 +1,12 @@
 //! Which runs and logged models came from where, and up to which state of their source.
 
-use falaj_base::{ProjectId, Result};
+use falaj_base::{Error, ProjectId, Result};
 use falaj_store::db::{FromValue, Tx, Value, params};
 
+use super::wire::StageHere;
 use super::{Mover, Way, not_from};
 use crate::access::Home;
+use crate::experiment::Stage;
 use crate::logged_model::ModelHome;
 use crate::run::RunId;
 use crate::{RUN_WRITE, Tracking};
@@ -73,6 +75,58 @@ pub(super) fn check_run(
     Err(not_from(mover, field, &format!("the run {run}")))
 }
 
+/// What became of something that was sent.
+pub(super) enum Fate {
+    Written,
+    /// It is here from elsewhere, and the same.
+    Same,
+    /// It was deleted or purged here, and a sync brings nothing back.
+    Left(StageHere),
+}
+
+/// How something that was sent compares with what is here under its id; looked at only if it did
+/// not come from the same source.
+pub(super) struct Likeness<'a> {
+    /// Whether it is the same.
+    pub(super) same: &'a dyn Fn(&mut Tx<'_>) -> Result<bool>,
+    /// Whether what is here is an earlier state of it.
+    pub(super) earlier: &'a dyn Fn(&mut Tx<'_>) -> Result<bool>,
+}
+
+/// Decides whether a source may write to something, which is here in a stage or not at all, and
+/// notes where it comes from. Tells what became of it otherwise; refuses what is none of its
+/// business.
+pub(super) fn admit(
+    tx: &mut Tx<'_>,
+    mover: &Mover,
+    of: (Kind, &[u8]),
+    here: Option<Stage>,
+    likeness: &Likeness<'_>,
+    refusal: impl FnOnce() -> Error,
+) -> Result<Option<Fate>> {
+    let sync = mover.way == Way::Sync;
+    let Some(stage) = here else {
+        if sync && has_come(tx, of, mover.project())? {
+            return Ok(Some(Fate::Left(StageHere::Gone)));
+        }
+        return note(tx, of, mover.project(), &mover.source).map(|()| None);
+    };
+    if !is_from(tx, of, mover.project(), &mover.source)? {
+        if (likeness.same)(tx)? {
+            return Ok(Some(Fate::Same));
+        }
+        // It came before it was kept from where: an operator may say so.
+        if sync || !is_unknown(tx, of)? || !(likeness.earlier)(tx)? {
+            return Err(refusal());
+        }
+        note(tx, of, mover.project(), &mover.source)?;
+    }
+    if sync && stage == Stage::Deleted {
+        return Ok(Some(Fate::Left(StageHere::Deleted)));
+    }
+    Ok(None)
+}
+
 /// Whether something came from this source into this project.
 pub(super) fn is_from(
     tx: &mut Tx<'_>,
@@ -87,24 +141,20 @@ pub(super) fn is_from(
 
 /// Whether something has ever come into this project, from whichever source. It may have been
 /// purged since.
-pub(super) fn has_come(
-    tx: &mut Tx<'_>,
-    (kind, subject): (Kind, &[u8]),
-    project: ProjectId,
-) -> Result<bool> {
+fn has_come(tx: &mut Tx<'_>, (kind, subject): (Kind, &[u8]), project: ProjectId) -> Result<bool> {
     let sql = "SELECT kind FROM imported WHERE kind = $1 AND subject = $2 AND project = $3";
     Ok(tx.query_opt(sql, &params![kind, subject, project])?.is_some())
 }
 
 /// Whether nothing is known of where something came from: it was made here, or came before that
 /// was kept.
-pub(super) fn is_unknown(tx: &mut Tx<'_>, (kind, subject): (Kind, &[u8])) -> Result<bool> {
+fn is_unknown(tx: &mut Tx<'_>, (kind, subject): (Kind, &[u8])) -> Result<bool> {
     let sql = "SELECT kind FROM imported WHERE kind = $1 AND subject = $2";
     Ok(tx.query_opt(sql, &params![kind, subject])?.is_none())
 }
 
 /// Notes where something new came from. Its mark is not reached yet.
-pub(super) fn note(
+fn note(
     tx: &mut Tx<'_>,
     (kind, subject): (Kind, &[u8]),
     project: ProjectId,

@@ -7,8 +7,8 @@ use falaj_base::{Error, Result, code};
 use falaj_mlflow::Call;
 use falaj_store::db::{Tx, Value, params};
 
-use super::origin::{self, Kind};
-use super::wire::{DatasetIn, Imported, LeftAlone, RunIn, Runs, StageHere};
+use super::origin::{self, Fate, Kind, Likeness};
+use super::wire::{DatasetIn, Imported, LeftAlone, RunIn, Runs};
 use super::{
     Mover, Told, Way, check_count, check_location, check_pairs, check_text, hold_open, identical,
     not_from,
@@ -183,15 +183,6 @@ fn there(tx: &mut Tx<'_>, run: RunId) -> Result<Option<There>> {
     }))
 }
 
-/// What became of something that was sent.
-pub(super) enum Fate {
-    Written,
-    /// It is here from elsewhere, and the same.
-    Same,
-    /// It was deleted or purged here, and a sync brings nothing back.
-    Left(StageHere),
-}
-
 /// Writes a run: one that is here already, from elsewhere, must be the same. Ids are unique in the
 /// whole server: one that is taken in another place can only be refused.
 fn upsert(tx: &mut Tx<'_>, mover: &Mover, ready: &Ready, now: i64) -> Result<Fate> {
@@ -204,26 +195,14 @@ fn upsert(tx: &mut Tx<'_>, mover: &Mover, ready: &Ready, now: i64) -> Result<Fat
     }
     refuse_while_purged(tx, ready.id.0.as_bytes(), &format!("run {}", ready.id))?;
     let of = (Kind::Run, &ready.id.0.as_bytes()[..]);
-    if there.is_none() {
-        if mover.way == Way::Sync && origin::has_come(tx, of, mover.project())? {
-            return Ok(Fate::Left(StageHere::Gone));
-        }
-        origin::note(tx, of, mover.project(), &mover.source)?;
-    } else if !origin::is_from(tx, of, mover.project(), &mover.source)? {
-        if identical::is_run(tx, ready)? {
-            return Ok(Fate::Same);
-        }
-        // It came before it was kept from where: an operator may say so.
-        let adopted = mover.way == Way::Import
-            && origin::is_unknown(tx, of)?
-            && identical::is_earlier_run(tx, ready)?;
-        if !adopted {
-            return Err(not_from(mover, "runs.id", &format!("the run {}", ready.id)));
-        }
-        origin::note(tx, of, mover.project(), &mover.source)?;
-    }
-    if mover.way == Way::Sync && there.as_ref().is_some_and(|one| one.stage == Stage::Deleted) {
-        return Ok(Fate::Left(StageHere::Deleted));
+    let likeness = Likeness {
+        same: &|tx| identical::is_run(tx, ready),
+        earlier: &|tx| identical::is_earlier_run(tx, ready),
+    };
+    let here = there.as_ref().map(|there| there.stage);
+    let refusal = || not_from(mover, "runs.id", &format!("the run {}", ready.id));
+    if let Some(fate) = origin::admit(tx, mover, of, here, &likeness, refusal)? {
+        return Ok(fate);
     }
     write(tx, ready, placed(mover.way, ready, there.as_ref(), now)).map(|()| Fate::Written)
 }

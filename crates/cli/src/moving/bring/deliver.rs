@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 
-use falaj_moving::record::Series;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -36,50 +35,30 @@ impl Delivered {
 }
 
 impl Bring<'_> {
-    /// Sends things, together if they are taken and one by one if not.
+    /// Sends things, together if they are taken and if not, those of each id by themselves.
     pub(super) async fn deliver<T: Serialize>(
         &self,
         (kind, field): (&str, &str),
         batch: &[T],
-        id: impl Fn(&T) -> String,
+        id: impl Fn(&T) -> &str,
     ) -> Result<Delivered> {
+        let mut all = Delivered::default();
         match self.send(kind, json!({ field: batch })).await {
             Ok(reply) => return Ok(Delivered::of(&reply)),
             Err(failure) if self.way == Way::Import || !failure.is_refusal() => {
                 return Err(failure);
             }
-            Err(refused) if batch.len() == 1 => {
-                let refused = batch.iter().map(&id).zip([refused]).collect();
-                return Ok(Delivered { left: Vec::new(), refused });
+            Err(refused) if batch.iter().all(|one| id(one) == id(&batch[0])) => {
+                all.refused.extend(batch.first().map(|one| (id(one).to_owned(), refused)));
+                return Ok(all);
             }
             Err(_) => {}
         }
-        let mut all = Delivered::default();
-        for one in batch {
-            match self.send(kind, json!({ field: [one] })).await {
+        for of_one in batch.chunk_by(|a, b| id(a) == id(b)) {
+            match self.send(kind, json!({ field: of_one })).await {
                 Ok(reply) => all.and(Delivered::of(&reply)),
-                Err(failure) if failure.is_refusal() => all.refused.push((id(one), failure)),
-                Err(failure) => return Err(failure),
-            }
-        }
-        Ok(all)
-    }
-
-    /// The same of points, which are of runs.
-    pub(super) async fn deliver_points(&self, batch: Vec<Series>) -> Result<Delivered> {
-        match self.send("points", json!({ "series": batch })).await {
-            Ok(reply) => return Ok(Delivered::of(&reply)),
-            Err(failure) if self.way == Way::Import || !failure.is_refusal() => {
-                return Err(failure);
-            }
-            Err(_) => {}
-        }
-        let mut all = Delivered::default();
-        for of_run in batch.chunk_by(|a, b| a.run == b.run) {
-            match self.send("points", json!({ "series": of_run })).await {
-                Ok(reply) => all.and(Delivered::of(&reply)),
-                Err(failure) if failure.is_refusal() => {
-                    all.refused.extend(of_run.first().map(|one| (one.run.clone(), failure)));
+                Err(refused) if refused.is_refusal() => {
+                    all.refused.extend(of_one.first().map(|one| (id(one).to_owned(), refused)));
                 }
                 Err(failure) => return Err(failure),
             }

@@ -70,7 +70,7 @@ impl Bring<'_> {
         let (mut differing, mut left_out) = (HashSet::new(), HashSet::new());
         if !self.dry_run && !missing.is_empty() {
             let to = ("logged-models", "logged_models");
-            let done = self.deliver(to, &missing, |model| model.id.clone()).await?;
+            let done = self.deliver(to, &missing, |model| &model.id).await?;
             left_out = self.account_for("logged model", done);
             let missing: Vec<&LoggedModel> =
                 missing.into_iter().filter(|model| !left_out.contains(&model.id)).collect();

@@ -173,22 +173,9 @@ impl Bring<'_> {
 
     /// Tells which did not come.
     async fn send_runs(&mut self, runs: &[&Run]) -> Result<HashSet<String>> {
-        let mut batches: Vec<Vec<&Run>> = Vec::new();
-        let mut room = 0;
-        for run in runs {
-            let size = size_of(run);
-            match batches.last_mut() {
-                Some(batch) if size <= room => batch.push(run),
-                _ => {
-                    batches.push(vec![run]);
-                    room = BYTES;
-                }
-            }
-            room = room.saturating_sub(size);
-        }
         let mut left_out = HashSet::new();
-        for batch in batches {
-            let done = self.deliver(("runs", "runs"), &batch, |run| run.id.clone()).await?;
+        for batch in packed(runs.iter().copied(), BYTES, |run| size_of(run)) {
+            let done = self.deliver(("runs", "runs"), &batch, |run| &run.id).await?;
             let without = self.account_for("run", done);
             for run in batch.iter().filter(|run| !without.contains(&run.id)) {
                 self.account.sent(Kind::Runs, 1);
@@ -206,8 +193,10 @@ impl Bring<'_> {
         let counts: Vec<(String, usize)> =
             all.iter().map(|one| (one.run.clone(), one.points.len())).collect();
         let this = &*self;
-        let done: Vec<Delivered> = stream::iter(batches(all))
-            .map(|batch| this.deliver_points(batch))
+        let done: Vec<Delivered> = stream::iter(batches(&all))
+            .map(async |batch: Vec<Series>| {
+                this.deliver(("points", "series"), &batch, |one| &one.run).await
+            })
             .buffer_unordered(self.concurrency)
             .try_collect()
             .await?;
@@ -358,27 +347,32 @@ fn size_of(run: &Run) -> usize {
 }
 
 /// Cuts long series and gathers short ones, so that requests are of about one size.
-fn batches(all: Vec<Series>) -> Vec<Vec<Series>> {
-    let mut batches: Vec<Vec<Series>> = Vec::new();
-    let mut room = 0;
-    for series in all {
-        for points in series.points.chunks(POINTS) {
-            // A series costs something even if it is short.
-            let cost = points.len() + 10;
-            let part = Series {
-                run: series.run.clone(),
-                key: series.key.clone(),
-                points: points.to_vec(),
-            };
-            match batches.last_mut() {
-                Some(batch) if cost <= room => batch.push(part),
-                _ => {
-                    batches.push(vec![part]);
-                    room = POINTS;
-                }
+fn batches(all: &[Series]) -> Vec<Vec<Series>> {
+    let parts = all.iter().flat_map(|series| {
+        series.points.chunks(POINTS).map(|points| Series {
+            run: series.run.clone(),
+            key: series.key.clone(),
+            points: points.to_vec(),
+        })
+    });
+    // A series costs something even if it is short.
+    packed(parts, POINTS, |part| part.points.len() + 10)
+}
+
+/// Gathers things into batches that have room for so much; what is larger goes alone.
+fn packed<T>(all: impl Iterator<Item = T>, room: usize, cost: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let mut batches: Vec<Vec<T>> = Vec::new();
+    let mut left = 0;
+    for one in all {
+        let cost = cost(&one);
+        match batches.last_mut() {
+            Some(batch) if cost <= left => batch.push(one),
+            _ => {
+                batches.push(vec![one]);
+                left = room;
             }
-            room = room.saturating_sub(cost);
         }
+        left = left.saturating_sub(cost);
     }
     batches
 }
@@ -397,9 +391,9 @@ mod tests {
             points: vec![Point { timestamp: 0, step: 0, value: 0.0 }; points],
         };
         let sizes = |lengths: &[usize]| {
-            let all = lengths.iter().map(|length| series(*length)).collect();
+            let all: Vec<Series> = lengths.iter().map(|length| series(*length)).collect();
             let count = |batch: &Vec<Series>| batch.iter().map(|one| one.points.len()).sum();
-            batches(all).iter().map(count).collect::<Vec<usize>>()
+            batches(&all).iter().map(count).collect::<Vec<usize>>()
         };
         assert_eq!(sizes(&[]), [0_usize; 0]);
         assert_eq!(sizes(&[10, 20]), [30]);

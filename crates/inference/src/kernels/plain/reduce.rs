@@ -107,20 +107,22 @@ fn wrong(tensor: &Tensor) -> Error {
     Error::invalid("datatype", tensor.data_type(), "FP32, FP64, INT64 or INT32")
 }
 
+/// The floats of each group folded by `step` from `start`, and then finished with their number.
+macro_rules! folded {
+    ($groups:ident, $kind:ident, $all:expr, $float:ty, $start:expr, $step:expr, $finish:expr) => {{
+        let step: fn($float, $float) -> $float = $step;
+        let finish: fn($float, $float) -> $float = $finish;
+        #[allow(clippy::cast_precision_loss, reason = "a number of elements")]
+        let length = $groups.length as $float;
+        let sums = $groups.fold($all, $start, step).into_iter();
+        Data::$kind(sums.map(|sum| finish(sum, length)).collect())
+    }};
+}
+
 macro_rules! folds {
     ($($name:ident: floats $start:expr, $step:expr, $finish:expr; whole $first:expr, $next:expr;)*) => {$(
         pub(super) fn $name(node: &Node<'_>) -> Result<Kernel> {
             reducer(node, |tensor, groups| {
-                macro_rules! float {
-                    ($kind:ident, $all:expr, $float:ty) => {{
-                        let step: fn($float, $float) -> $float = $step;
-                        let finish: fn($float, $float) -> $float = $finish;
-                        #[allow(clippy::cast_precision_loss, reason = "a number of elements")]
-                        let length = groups.length as $float;
-                        let sums = groups.fold($all, $start, step).into_iter();
-                        Data::$kind(sums.map(|sum| finish(sum, length)).collect())
-                    }};
-                }
                 macro_rules! whole {
                     ($kind:ident, $all:expr, $int:ty) => {{
                         let start: $int = $first;
@@ -129,8 +131,8 @@ macro_rules! folds {
                     }};
                 }
                 Ok(match tensor.data() {
-                    Data::F32(all) => float!(F32, all, f32),
-                    Data::F64(all) => float!(F64, all, f64),
+                    Data::F32(all) => folded!(groups, F32, all, f32, $start, $step, $finish),
+                    Data::F64(all) => folded!(groups, F64, all, f64, $start, $step, $finish),
                     Data::I64(all) => whole!(I64, all, i64),
                     Data::I32(all) => whole!(I32, all, i32),
                     _ => return Err(wrong(tensor)),
@@ -151,19 +153,9 @@ macro_rules! float_folds {
     ($($name:ident: $step:expr, $finish:expr;)*) => {$(
         pub(super) fn $name(node: &Node<'_>) -> Result<Kernel> {
             reducer(node, |tensor, groups| {
-                macro_rules! float {
-                    ($kind:ident, $all:expr, $float:ty) => {{
-                        let step: fn($float, $float) -> $float = $step;
-                        let finish: fn($float, $float) -> $float = $finish;
-                        #[allow(clippy::cast_precision_loss, reason = "a number of elements")]
-                        let length = groups.length as $float;
-                        let sums = groups.fold($all, 0.0, step).into_iter();
-                        Data::$kind(sums.map(|sum| finish(sum, length)).collect())
-                    }};
-                }
                 Ok(match tensor.data() {
-                    Data::F32(all) => float!(F32, all, f32),
-                    Data::F64(all) => float!(F64, all, f64),
+                    Data::F32(all) => folded!(groups, F32, all, f32, 0.0, $step, $finish),
+                    Data::F64(all) => folded!(groups, F64, all, f64, 0.0, $step, $finish),
                     _ => return Err(Error::invalid("datatype", tensor.data_type(), "FP32 or FP64")),
                 })
             })
