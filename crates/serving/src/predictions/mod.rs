@@ -1,0 +1,1 @@
+//! What was predicted, kept for later: a bounded log that never slows an answer.

@@ -1,0 +1,1 @@
+//! Running models: instances, batches, queues, and the memory they share.

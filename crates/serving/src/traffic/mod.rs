@@ -1,0 +1,1 @@
+//! Which variant answers: pure decisions about splits, tests, canaries and bandits.

@@ -1,0 +1,1 @@
+//! Columns on disk: Parquet files written and read through Arrow arrays.
