@@ -9,7 +9,7 @@ use super::{refused, shown};
 use crate::tensor::{Data, DataType, Tensor, count};
 
 /// `TensorProto.DataLocation.EXTERNAL`
-const EXTERNAL: i32 = 1;
+pub(super) const EXTERNAL: i32 = 1;
 
 /// Refuses a tensor whose elements are not in the file.
 pub(super) fn check_inline(tensor: &TensorProto) -> Result<()> {

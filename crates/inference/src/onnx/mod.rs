@@ -8,6 +8,7 @@
 //! Not here: whether the operators exist or fit together. That is for the engine that loads it.
 
 mod constant;
+mod external;
 mod graph;
 mod limits;
 mod metadata;
@@ -20,6 +21,7 @@ use falaj_base::{Error, Result, code};
 use prost::Message;
 
 pub(crate) use constant::{read as read_tensor, unshared};
+pub use external::{external_files, gather};
 pub use limits::Limits;
 pub(crate) use metadata::is_zip_map;
 pub use metadata::{Labels, Metadata, ValueInfo};
