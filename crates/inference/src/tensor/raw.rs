@@ -39,14 +39,26 @@ impl Tensor {
         Self::new(shape, data)
     }
 
+    /// How many bytes [`Self::write_raw`] appends.
+    #[must_use]
+    pub fn raw_len(&self) -> usize {
+        match self.data() {
+            Data::Bytes(texts) => texts.iter().map(|text| 4 + text.len()).sum(),
+            _ => self.len() * self.data_type().size(),
+        }
+    }
+
     /// Appends the raw bytes of the elements.
     pub fn write_raw(&self, out: &mut Vec<u8>) -> Result<()> {
         macro_rules! put {
-            ($elements:expr) => {
-                for element in $elements {
-                    out.extend_from_slice(&element.to_le_bytes());
+            ($elements:expr) => {{
+                // Room first, then all elements at once: the compiler makes one copy of this.
+                let start = out.len();
+                out.resize(start + self.raw_len(), 0);
+                for (chunk, element) in out[start..].as_chunks_mut().0.iter_mut().zip($elements) {
+                    *chunk = element.to_le_bytes();
                 }
-            };
+            }};
         }
         match self.data() {
             Data::Bool(all) => out.extend(all.iter().map(|&element| u8::from(element))),
