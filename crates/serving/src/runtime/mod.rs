@@ -4,14 +4,26 @@
 //! [`Source`], loads them when they are asked for, and unloads those that nobody asks when memory
 //! is needed. A [`Model`] answers: [`Model::infer`].
 
+mod admit;
 mod ask;
+mod batch;
+mod cache;
+mod cost;
 mod fleet;
+mod instances;
+mod job;
 mod key;
+mod line;
+mod meter;
 mod model;
 mod remote;
+mod repair;
+mod room;
+mod run;
 mod settings;
 mod source;
 mod statistics;
+mod work;
 
 pub use ask::{Answer, Ask, Inputs, Priority, Times};
 pub use fleet::{Fleet, LoadState, Loaded};

@@ -1,0 +1,285 @@
+//! The sessions of one model, the requests that wait for them, and the threads that bring both
+//! together.
+//!
+//! What must hold: a session is with one run at a time, and comes back after it or is replaced; a
+//! request that joined is answered once, or is gone since whoever asked is; nothing waits while a
+//! session is free and a batch is due.
+//!
+//! A thread is started when something has to wait and ends when nothing did for a while: models
+//! that answer at once, or are not asked, have none.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use falaj_inference::Session;
+use tokio::sync::watch;
+
+use super::admit::{LEAST_WAIT, full};
+use super::ask::Priority;
+use super::batch::{Next, Turn, next};
+use super::cost::{Costs, LIGHT};
+use super::job::{Entry, Job, too_late};
+use super::key::ModelKey;
+use super::line::Line;
+use super::meter::Meter;
+use super::repair::{Reload, repair};
+use super::room::{Room, Taken};
+use super::settings::{Batching, Settings};
+
+/// How long a thread stays that has nothing to do.
+const IDLE: Duration = Duration::from_secs(10);
+/// How a model is run whose requests share nothing.
+static ALONE: Batching = Batching { max_rows: 1, delay: Duration::ZERO, preferred: Vec::new() };
+
+/// The sessions of one model and what waits for them.
+#[derive(Debug)]
+pub(super) struct Instances {
+    key: ModelKey,
+    state: Mutex<State>,
+    wake: Condvar,
+    count: usize,
+    pub(super) settings: Settings,
+    /// Whether requests may share a run; found out to be false if outputs are not by row.
+    shared_runs: AtomicBool,
+    pub(super) costs: Costs,
+    pub(super) meter: Arc<Meter>,
+    pub(super) queue_room: Arc<Room>,
+    reload: Reload,
+    /// What its memory is counted with, until the last session is gone.
+    memory: Taken,
+    /// Tells by its end that all of this is gone.
+    alive: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) line: Line,
+    pub(super) free: Vec<Box<dyn Session>>,
+    threads: usize,
+    sleeping: usize,
+    pub(super) closed: bool,
+}
+
+/// A session, and those who are computed on it together.
+pub(super) type Departed = (Box<dyn Session>, Vec<(Turn, Entry)>);
+
+impl State {
+    /// Takes a batch out of the line. None if some of it are hopeless: then it is decided again.
+    fn depart(&mut self, turns: Vec<Turn>) -> Option<Departed> {
+        let (now, others) = (Instant::now(), self.line.len() > 1);
+        let taken = turns.into_iter().filter_map(|turn| Some((turn, self.line.remove(turn)?)));
+        let taken: Vec<_> = taken.collect();
+        if taken.iter().any(|(_, entry)| entry.hopeless(now, others)) {
+            for (turn, entry) in taken {
+                if entry.hopeless(now, others) {
+                    let _ = entry.reply.send(Err(too_late()));
+                } else {
+                    self.line.put_back(turn, entry);
+                }
+            }
+            return None;
+        }
+        Some((self.free.pop()?, taken))
+    }
+}
+
+/// What instances are made of.
+pub(super) struct Parts {
+    pub key: ModelKey,
+    pub sessions: Vec<Box<dyn Session>>,
+    pub settings: Settings,
+    pub shared_runs: bool,
+    pub costs: Costs,
+    pub meter: Arc<Meter>,
+    pub queue_room: Arc<Room>,
+    pub reload: Reload,
+    pub memory: Taken,
+}
+
+impl Instances {
+    pub(super) fn new(parts: Parts) -> Arc<Self> {
+        let Parts { key, sessions, settings, costs, meter, queue_room, reload, memory, .. } = parts;
+        let count = sessions.len();
+        let state = State { free: sessions, ..State::default() };
+        Arc::new(Self {
+            key,
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            count,
+            settings,
+            shared_runs: AtomicBool::new(parts.shared_runs),
+            costs,
+            meter,
+            queue_room,
+            reload,
+            memory,
+            alive: watch::Sender::new(()),
+        })
+    }
+
+    pub(super) fn key(&self) -> &ModelKey {
+        &self.key
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// Ends when all of this is gone: the sessions, and the memory they took.
+    pub(super) fn gone(&self) -> watch::Receiver<()> {
+        self.alive.subscribe()
+    }
+
+    /// Whether a job is so light that it is computed where it arrives. Not if the operator wants
+    /// requests to wait for each other.
+    pub(super) fn light(&self, job: &Job) -> bool {
+        let waits = self.batching().is_some_and(|batching| !batching.delay.is_zero());
+        !waits && self.costs.expect(job.bytes).is_some_and(|cost| cost <= LIGHT)
+    }
+
+    /// How requests are put together, if they may be.
+    pub(super) fn batching(&self) -> Option<&Batching> {
+        self.shared_runs.load(Ordering::Relaxed).then_some(&self.settings.batching)
+    }
+
+    /// Requests and bytes that wait.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        let state = self.state();
+        (state.line.len(), state.line.bytes())
+    }
+
+    /// Refuses whoever comes from now on; those who wait are still answered.
+    pub(super) fn close(&self) {
+        self.state().closed = true;
+        self.wake.notify_all();
+    }
+
+    /// A session, if one is free and nobody waits for it.
+    pub(super) fn take_at_once(&self) -> Option<Box<dyn Session>> {
+        let mut state = self.state();
+        if state.closed || !state.line.is_empty() { None } else { state.free.pop() }
+    }
+
+    pub(super) fn give_back(&self, session: Box<dyn Session>) {
+        let mut state = self.state();
+        state.free.push(session);
+        let wanted = !state.line.is_empty() && state.sleeping > 0;
+        drop(state);
+        if wanted {
+            self.wake.notify_one();
+        }
+    }
+
+    /// A session panicked: it is thrown away, and another loaded in its place.
+    pub(super) fn lost(self: &Arc<Self>, session: Box<dyn Session>, told: &str) {
+        self.meter.panicked();
+        let (key, engine) = (&self.key, session.engine());
+        tracing::error!(model = %key, engine, panic = told, "a model panicked; it is loaded again");
+        // What panicked may panic again when it is taken down.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(session)));
+        repair(self, &self.reload);
+    }
+
+    /// No request shares a run from now on: outputs turned out not to have a row for each row.
+    pub(super) fn never_together(&self) {
+        if self.shared_runs.swap(false, Ordering::Relaxed) {
+            tracing::warn!(model = %self.key, "outputs are not by row; requests share no run");
+        }
+    }
+
+    /// Wakes a thread for what joined. True if one has to be started for it.
+    pub(super) fn wake_or_start(&self, state: &mut State) -> bool {
+        if state.sleeping > 0 {
+            self.wake.notify_one();
+            return false;
+        }
+        let start = state.threads < self.count;
+        state.threads += usize::from(start);
+        start
+    }
+
+    pub(super) fn start(self: &Arc<Self>) {
+        let here = Arc::clone(self);
+        let name = format!("infer-{}", self.key);
+        let thread = std::thread::Builder::new().name(name);
+        if let Err(error) = thread.spawn(move || super::work::work(&here)) {
+            tracing::error!(model = %self.key, %error, "no thread for a model");
+            let mut state = self.state();
+            state.threads -= 1;
+            let stranded = if state.threads == 0 { Some(state.line.drain()) } else { None };
+            drop(state);
+            for entry in stranded.into_iter().flatten() {
+                let _ = entry.reply.send(Err(full("the machine's limit of threads", LEAST_WAIT)));
+            }
+        }
+    }
+
+    /// What a thread does next: waits for a session and a batch that is due. None if it is to end.
+    pub(super) fn next(self: &Arc<Self>) -> Option<Departed> {
+        let mut state = self.state();
+        loop {
+            let mut pause = None;
+            if !state.free.is_empty() {
+                match self.decide(&state.line) {
+                    Next::Run(turns) => {
+                        let Some(departed) = state.depart(turns) else { continue };
+                        let more = !state.line.is_empty() && !state.free.is_empty();
+                        let start = more && self.wake_or_start(&mut state);
+                        drop(state);
+                        if start {
+                            self.start();
+                        }
+                        return Some(departed);
+                    }
+                    Next::Wait(until) => {
+                        pause = Some(until.saturating_duration_since(Instant::now()));
+                    }
+                    Next::Nothing => {}
+                }
+            }
+            if state.closed && state.line.is_empty() {
+                state.threads -= 1;
+                return None;
+            }
+            state.sleeping += 1;
+            let slept = self.wake.wait_timeout(state, pause.unwrap_or(IDLE));
+            let (woken, slept) = slept.unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.sleeping -= 1;
+            if slept.timed_out() && pause.is_none() && state.line.is_empty() {
+                state.threads -= 1;
+                return None;
+            }
+        }
+    }
+
+    fn decide(&self, line: &Line) -> Next {
+        let batching = self.batching().unwrap_or(&ALONE);
+        let sum = line.ahead(Priority::Low);
+        let lasts =
+            |rows: usize| self.costs.expect(sum.bytes / sum.rows.max(1) * rows).unwrap_or_default();
+        next(line.waiting(), Instant::now(), batching, lasts)
+    }
+
+    /// Those whose run together failed wait again, each for a run of its own.
+    pub(super) fn again_alone(&self, entries: Vec<(Turn, Entry)>) {
+        let mut state = self.state();
+        for (turn, mut entry) in entries {
+            // Nobody waits for it any more.
+            if !entry.reply.is_closed() {
+                entry.job.kind = None;
+                state.line.put_back(turn, entry);
+            }
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
