@@ -1,0 +1,227 @@
+//! Reading a table that a stranger wrote: checked first, then in batches of bounded size.
+//!
+//! Must hold:
+//! - Before the Parquet library sees the description at the end of the file it was walked through
+//!   here: every list in it is as long as it says, and nesting is bounded.
+//! - Before a row group is read, the headers of the pages of the wanted columns were walked
+//!   through: no page unpacks to more than a limit, and no column has more values than a limit.
+//! - The Arrow schema that some writers put into a file is not read; Parquet's own says it all.
+
+mod footer;
+mod pages;
+mod source;
+mod thrift;
+
+pub use source::Source;
+
+use std::collections::VecDeque;
+
+use falaj_base::{Error, Result};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder,
+};
+use parquet::errors::ParquetError;
+
+use crate::arrow;
+use crate::column::{Batch, Field, Item};
+use crate::limits::Limits;
+
+/// A file that can be read.
+#[derive(Clone)]
+pub struct Table {
+    source: Source,
+    metadata: ArrowReaderMetadata,
+    fields: Vec<Field>,
+    limits: Limits,
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table").field("fields", &self.fields).finish_non_exhaustive()
+    }
+}
+
+/// Which part of a file is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Columns by name, in this order; none: all.
+    pub columns: Option<Vec<String>>,
+    /// Row groups by number; none: all.
+    pub groups: Option<Vec<usize>>,
+    /// Rows of a batch at most; fewer if they are large.
+    pub rows_at_once: usize,
+}
+
+impl Table {
+    pub fn open(source: impl Into<Source>, limits: Limits) -> Result<Self> {
+        let source = source.into();
+        footer::check(&source, &limits)?;
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let metadata = ArrowReaderMetadata::load(&source, options).map_err(unreadable)?;
+        check_groups(&metadata, &limits)?;
+        let fields = metadata.schema().fields().iter().map(|field| arrow::field(field)).collect();
+        Ok(Self { source, metadata, fields, limits })
+    }
+
+    #[must_use]
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// How many rows there are in all.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.groups().sum()
+    }
+
+    /// How many rows each row group has.
+    pub fn groups(&self) -> impl ExactSizeIterator<Item = u64> {
+        let groups = self.metadata.metadata().row_groups();
+        groups.iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0))
+    }
+
+    /// A note that the writer left.
+    #[must_use]
+    pub fn note(&self, key: &str) -> Option<&str> {
+        let notes = self.metadata.metadata().file_metadata().key_value_metadata()?;
+        notes.iter().find(|note| note.key == key)?.value.as_deref()
+    }
+
+    /// The rows of a part, batch by batch.
+    pub fn read(&self, part: &Part) -> Result<Batches> {
+        let columns = match &part.columns {
+            None => (0..self.fields.len()).collect(),
+            Some(names) => names.iter().map(|name| self.place(name)).collect::<Result<Vec<_>>>()?,
+        };
+        for &column in &columns {
+            if let Item::Other(what) = &self.fields[column].item {
+                let name = format!("column {}", self.fields[column].name);
+                let allowed = "numbers, booleans, text, bytes, times and lists of them";
+                return Err(Error::invalid(name, what, allowed));
+            }
+        }
+        let count = self.groups().len();
+        let groups = part.groups.clone().unwrap_or_else(|| (0..count).collect());
+        if let Some(beyond) = groups.iter().find(|group| **group >= count) {
+            return Err(Error::invalid("row group", beyond, format!("below {count}")));
+        }
+        Ok(Batches {
+            table: self.clone(),
+            columns,
+            groups: groups.into(),
+            rows_at_once: part.rows_at_once.max(1),
+            current: None,
+        })
+    }
+
+    fn place(&self, name: &str) -> Result<usize> {
+        let place = self.fields.iter().position(|field| field.name == name);
+        place.ok_or_else(|| {
+            let names = self.fields.iter().map(|field| field.name.as_str());
+            Error::invalid("column", name, names.take(50).collect::<Vec<_>>().join(", "))
+        })
+    }
+
+    /// A reader of one row group, after its pages were looked at.
+    fn group(
+        &self,
+        group: usize,
+        columns: &[usize],
+        rows: usize,
+    ) -> Result<ParquetRecordBatchReader> {
+        let metadata = self.metadata.metadata();
+        let leaves = self.metadata.parquet_schema();
+        let mask = ProjectionMask::roots(leaves, columns.iter().copied());
+        let described = metadata.row_group(group);
+        let mut found = pages::Found::default();
+        for leaf in (0..leaves.num_columns()).filter(|&leaf| mask.leaf_included(leaf)) {
+            let chunk = described.column(leaf);
+            found.add(pages::check(&self.source, chunk, &self.limits)?);
+        }
+        let group_rows = usize::try_from(described.num_rows()).unwrap_or(0);
+        let rows = rows.min(found.rows_at_once(group_rows, self.limits.batch)).max(1);
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
+            self.source.clone(),
+            self.metadata.clone(),
+        );
+        let reader =
+            builder.with_row_groups(vec![group]).with_projection(mask).with_batch_size(rows);
+        reader.build().map_err(unreadable)
+    }
+}
+
+fn check_groups(metadata: &ArrowReaderMetadata, limits: &Limits) -> Result<()> {
+    let groups = metadata.metadata().row_groups();
+    if groups.len() > limits.row_groups {
+        let allowed = format!("at most {}", limits.row_groups);
+        return Err(Error::invalid("row groups", groups.len(), allowed));
+    }
+    for group in groups {
+        let rows = u64::try_from(group.num_rows()).ok();
+        if rows.is_none_or(|rows| rows > limits.group_rows) {
+            let allowed = format!("0 to {} in a row group", limits.group_rows);
+            return Err(Error::invalid("rows", group.num_rows(), allowed));
+        }
+        if group.num_columns() != metadata.parquet_schema().num_columns() {
+            let allowed = "as many as the file has";
+            return Err(Error::invalid("columns of a row group", group.num_columns(), allowed));
+        }
+    }
+    Ok(())
+}
+
+/// A fault of the file, in the library's words.
+fn unreadable(error: impl Into<ParquetError>) -> Error {
+    Error::invalid("file", error.into(), "a Parquet file")
+}
+
+/// Batches of a part of a file, as an iterator. After an error there is no more.
+#[derive(Debug)]
+pub struct Batches {
+    table: Table,
+    columns: Vec<usize>,
+    groups: VecDeque<usize>,
+    rows_at_once: usize,
+    current: Option<ParquetRecordBatchReader>,
+}
+
+impl Batches {
+    fn step(&mut self) -> Result<Option<Batch>> {
+        loop {
+            if let Some(reader) = &mut self.current {
+                match reader.next() {
+                    Some(batch) => return self.batch(&batch.map_err(unreadable)?).map(Some),
+                    None => self.current = None,
+                }
+            }
+            let Some(group) = self.groups.pop_front() else { return Ok(None) };
+            self.current = Some(self.table.group(group, &self.columns, self.rows_at_once)?);
+        }
+    }
+
+    fn batch(&self, read: &arrow_array::RecordBatch) -> Result<Batch> {
+        let mut columns = Vec::with_capacity(self.columns.len());
+        for &place in &self.columns {
+            let field = &self.table.fields[place];
+            let array = read
+                .column_by_name(&field.name)
+                .ok_or_else(|| Error::invalid("column", &field.name, "a column of the file"))?;
+            columns.push((field.clone(), arrow::column(field, array.as_ref())?));
+        }
+        Batch::new(columns)
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let step = self.step();
+        if step.is_err() {
+            (self.current, self.groups) = (None, VecDeque::new());
+        }
+        step.transpose()
+    }
+}

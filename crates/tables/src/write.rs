@@ -1,0 +1,110 @@
+//! Writing a table: batches in, Parquet out, row group by row group.
+
+use std::io::Write;
+
+use arrow_schema::SchemaRef;
+use falaj_base::{Error, Result};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+
+use crate::arrow;
+use crate::column::{Batch, Field};
+
+/// How a file is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Rows of a row group at most.
+    pub group_rows: usize,
+    /// Bytes of a row group at most, give or take a batch: that much waits in memory.
+    pub group_bytes: usize,
+    /// How hard zstd tries, 1 to 22.
+    pub level: i32,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self { group_rows: 131_072, group_bytes: 32 << 20, level: 3 }
+    }
+}
+
+/// A file that is being written.
+pub struct Writer<W: Write + Send> {
+    inner: ArrowWriter<W>,
+    schema: SchemaRef,
+    fields: Vec<Field>,
+    layout: Layout,
+    rows: u64,
+}
+
+impl<W: Write + Send> std::fmt::Debug for Writer<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("rows", &self.rows).finish_non_exhaustive()
+    }
+}
+
+impl<W: Write + Send> Writer<W> {
+    pub fn new(out: W, fields: Vec<Field>, layout: Layout) -> Result<Self> {
+        let level = ZstdLevel::try_new(layout.level)
+            .map_err(|_| Error::invalid("level", layout.level, "1 to 22"))?;
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(level))
+            .set_created_by(concat!("falaj ", env!("CARGO_PKG_VERSION")).to_owned())
+            .set_max_row_group_row_count(Some(layout.group_rows.max(1)))
+            // What a page holds at least and at most is of no use to anybody for tensors.
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .set_statistics_truncate_length(Some(64))
+            .build();
+        let schema = arrow::schema(&fields)?;
+        let inner = ArrowWriter::try_new(out, schema.clone(), Some(properties)).map_err(failed)?;
+        Ok(Self { inner, schema, fields, layout, rows: 0 })
+    }
+
+    /// Adds rows; the columns must be those the file was begun with, in their order.
+    pub fn write(&mut self, batch: &Batch) -> Result<()> {
+        let same = batch.columns().iter().map(|(field, _)| field).eq(&self.fields);
+        if !same {
+            let names: Vec<_> = self.fields.iter().map(|field| field.name.as_str()).collect();
+            let found: Vec<_> = batch.columns().iter().map(|(field, _)| &*field.name).collect();
+            return Err(Error::invalid("columns", found.join(", "), names.join(", ")));
+        }
+        self.inner.write(&arrow::record_batch(&self.schema, batch)?).map_err(failed)?;
+        self.rows += batch.rows() as u64;
+        if self.inner.in_progress_size() >= self.layout.group_bytes {
+            self.end_group()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the row group, so that what was written so far can be read on its own.
+    pub fn end_group(&mut self) -> Result<()> {
+        self.inner.flush().map_err(failed)
+    }
+
+    /// A note about the file that readers find by its key.
+    pub fn note(&mut self, key: &str, value: impl Into<String>) {
+        self.inner.append_key_value_metadata(KeyValue::new(key.to_owned(), value.into()));
+    }
+
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Bytes of it that are out already, and those that wait in memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.inner.bytes_written() + self.inner.in_progress_size()
+    }
+
+    /// Writes what is left and the description at the end.
+    pub fn close(self) -> Result<W> {
+        self.inner.into_inner().map_err(failed)
+    }
+}
+
+/// Writing fails only where the bytes go, or by a fault of ours.
+fn failed(error: parquet::errors::ParquetError) -> Error {
+    Error::internal(error)
+}
