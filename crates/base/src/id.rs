@@ -120,6 +120,8 @@ typed_ids! {
     ObjectId = "obj";
     /// A data-encryption key.
     KeyId = "key";
+    /// Where models answer requests.
+    EndpointId = "ept";
     /// One request, in logs, audit entries and the `x-request-id` header.
     RequestId = "req";
 }

@@ -31,7 +31,7 @@ pub use digest::SetDigest;
 pub use error::{Code, Error, ErrorKind, Result, code};
 pub use hex::hex;
 pub use id::{
-    BindingId, BlobId, EventId, KeyId, ObjectId, PolicyId, PrincipalId, ProjectId, RequestId,
+    BindingId, BlobId, EndpointId, EventId, KeyId, ObjectId, PolicyId, PrincipalId, ProjectId, RequestId,
     SessionId, TenantId, TokenId,
 };
 pub use name::{Name, UserName};

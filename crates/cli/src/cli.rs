@@ -102,6 +102,8 @@ pub(crate) enum Command {
     Hold(commands::hold::Hold),
     Model(commands::model::Model),
     Webhook(commands::webhook::Webhook),
+    Deploy(commands::deploy::Deploy),
+    Endpoint(commands::endpoint::Endpoint),
     Import(commands::import::Import),
     Sync(commands::sync::Sync),
     Export(commands::export::Export),

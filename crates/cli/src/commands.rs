@@ -5,7 +5,9 @@ pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod deploy;
 pub(crate) mod doctor;
+pub(crate) mod endpoint;
 pub(crate) mod events;
 pub(crate) mod exit_codes;
 pub(crate) mod experiment;
@@ -70,6 +72,8 @@ pub(crate) async fn run(command: Command, ctx: &Context) -> Result<()> {
         Command::Hold(command) => command.run(ctx).await,
         Command::Model(command) => command.run(ctx).await,
         Command::Webhook(command) => command.run(ctx).await,
+        Command::Deploy(command) => command.run(ctx).await,
+        Command::Endpoint(command) => command.run(ctx).await,
         Command::Import(command) => command.run(ctx).await,
         Command::Sync(command) => command.run(ctx).await,
         Command::Export(command) => command.run(ctx).await,

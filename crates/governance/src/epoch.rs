@@ -26,10 +26,15 @@ pub static MIGRATIONS: &[Migration] = &[Migration {
           INSERT INTO epoch (id, value) VALUES (1, 1);",
 }];
 
+/// The row that moves with identity, roles and policies. A domain whose own caches must notice its
+/// own changes adds a row of another number.
+const GOVERNANCE: i64 = 1;
+
 /// Shared by every cache that must notice a change.
 #[derive(Clone, Debug)]
 pub struct Epoch {
     db: Db,
+    row: i64,
     value: Arc<AtomicU64>,
 }
 
@@ -40,9 +45,15 @@ pub struct Moved(u64);
 
 impl Epoch {
     pub async fn load(db: Db) -> Result<Self> {
-        let epoch = Self { db, value: Arc::default() };
+        let epoch = Self::of_row(db, GOVERNANCE);
         epoch.poll().await?;
         Ok(epoch)
+    }
+
+    /// The number that another domain keeps in a row of its own. It is read at the first poll.
+    #[must_use]
+    pub fn of_row(db: Db, row: i64) -> Self {
+        Self { db, row, value: Arc::default() }
     }
 
     #[must_use]
@@ -52,9 +63,14 @@ impl Epoch {
 
     /// Moves the number inside the transaction of the change that makes it necessary.
     pub fn bump(tx: &mut Tx<'_>) -> Result<Moved> {
+        Self::bump_row(tx, GOVERNANCE)
+    }
+
+    /// The same for the row of another domain.
+    pub fn bump_row(tx: &mut Tx<'_>, row: i64) -> Result<Moved> {
         let row = tx.query_one(
             "UPDATE epoch SET value = value + 1 WHERE id = $1 RETURNING value",
-            &params![1],
+            &params![row],
         )?;
         Ok(Moved(row.get("value")?))
     }
@@ -66,8 +82,10 @@ impl Epoch {
 
     /// Picks up changes that other servers committed.
     pub async fn poll(&self) -> Result<()> {
-        let read = |tx: &mut Tx<'_>| {
-            tx.query_one("SELECT value FROM epoch WHERE id = $1", &params![1])?.get::<u64>("value")
+        let row = self.row;
+        let read = move |tx: &mut Tx<'_>| {
+            tx.query_one("SELECT value FROM epoch WHERE id = $1", &params![row])?
+                .get::<u64>("value")
         };
         self.publish(Moved(self.db.read(read).await?));
         Ok(())
@@ -75,9 +93,9 @@ impl Epoch {
 
     /// Runs on every server, not under a lease: each has its own caches.
     #[must_use]
-    pub fn poller(&self) -> Worker {
+    pub fn poller(&self, name: &'static str) -> Worker {
         let epoch = self.clone();
-        Worker::new("epoch-poll", POLL, move || {
+        Worker::new(name, POLL, move || {
             let epoch = epoch.clone();
             async move { epoch.poll().await }
         })

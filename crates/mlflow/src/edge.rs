@@ -69,6 +69,7 @@ fn is_mlflows(path: &str) -> bool {
     let rest = path.strip_prefix("/api/2.0/").or_else(|| path.strip_prefix("/api/3.0/"));
     rest.is_some_and(|rest| rest.starts_with("mlflow"))
         || matches!(path, "/get-artifact" | "/model-versions/get-artifact" | "/v1/traces")
+        || (path.starts_with("/endpoints/") && path.ends_with("/invocations"))
 }
 
 /// The path that is routed, where it differs from the one that was asked for.

@@ -91,6 +91,12 @@ pub(crate) fn resource(project: &Project, name: &str, absent: bool) -> Resource 
     resource.with(project.attributes()).shown_as(name)
 }
 
+/// The same for other domains, which add to what is known of a model that is there.
+#[must_use]
+pub fn model_resource(project: &Project, name: &str) -> Resource {
+    resource(project, name, false)
+}
+
 pub(crate) fn no_model(name: &str) -> Error {
     Error::new(&code::NOT_FOUND, format!("Registered Model with name={} not found", shown(name)))
 }

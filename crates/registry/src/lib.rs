@@ -46,6 +46,7 @@ use falaj_tracking::Tracking;
 use falaj_web::Module;
 use tokio::sync::Notify;
 
+pub use access::model_resource;
 pub use actions::{
     ACTIONS, MODEL_DELETE, MODEL_GOVERN, MODEL_IMPORT, MODEL_PROMOTE, MODEL_READ, MODEL_WRITE,
     WEBHOOK_READ, WEBHOOK_WRITE,

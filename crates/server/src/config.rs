@@ -10,6 +10,7 @@ use falaj_registry::RegistryConfig;
 use falaj_store::db::DatabaseConfig;
 use falaj_store::keys::KeysConfig;
 use falaj_store::objects::ObjectsConfig;
+use falaj_serving::ServingConfig;
 use falaj_traces::TracesConfig;
 use falaj_tracking::TrackingConfig;
 use schemars::JsonSchema;
@@ -54,6 +55,8 @@ pub struct Config {
     pub registry: RegistryConfig,
     /// Traces of generative AI.
     pub traces: TracesConfig,
+    /// Models that answer requests.
+    pub serving: ServingConfig,
     /// The residency zone of the platform itself; `keys.zone` is its name.
     pub zone: ZoneConfig,
 }
@@ -76,6 +79,7 @@ impl Default for Config {
             tracking: TrackingConfig::default(),
             registry: RegistryConfig::default(),
             traces: TracesConfig::default(),
+            serving: ServingConfig::default(),
             zone: ZoneConfig::default(),
         }
     }

@@ -9,8 +9,8 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use falaj_base::error::ALL_CODES;
-use falaj_base::{Code, Error, ErrorKind, Result, code};
-use falaj_web::Problem;
+use falaj_base::{Code, Error, Result, code};
+use falaj_web::{Problem, grpc_code};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, Method};
 use http_body_util::{BodyExt, Limited};
@@ -72,7 +72,7 @@ async fn as_status(response: Response) -> Response {
         Limited::new(body, MAX_PROBLEM).collect().await.map(http_body_util::Collected::to_bytes);
     let problem = bytes.ok().and_then(|bytes| serde_json::from_slice::<Problem>(&bytes).ok());
     let status = match &problem {
-        Some(problem) => Status::new(status_of(known(&problem.code)), &problem.detail),
+        Some(problem) => Status::new(grpc_code(known(&problem.code)).into(), &problem.detail),
         None => Status::internal("the server failed"),
     };
     let mut translated = status.into_http::<()>().map(|()| Body::empty());
@@ -87,31 +87,10 @@ fn known(id: &str) -> &'static Code {
     ALL_CODES.iter().find(|code| code.id == id).copied().unwrap_or(&code::INTERNAL)
 }
 
-/// The one mapping from our codes to gRPC's.
-fn status_of(code: &Code) -> tonic::Code {
-    use tonic::Code as Grpc;
-    if code.id == code::ALREADY_EXISTS.id {
-        return Grpc::AlreadyExists;
-    }
-    match code.kind {
-        ErrorKind::InvalidInput | ErrorKind::UnsupportedMedia => Grpc::InvalidArgument,
-        ErrorKind::Unauthenticated => Grpc::Unauthenticated,
-        ErrorKind::Forbidden => Grpc::PermissionDenied,
-        ErrorKind::NotFound => Grpc::NotFound,
-        ErrorKind::MethodNotAllowed => Grpc::Unimplemented,
-        ErrorKind::Conflict => Grpc::Aborted,
-        ErrorKind::Unprocessable => Grpc::FailedPrecondition,
-        ErrorKind::TooLarge | ErrorKind::RateLimited | ErrorKind::StorageFull => {
-            Grpc::ResourceExhausted
-        }
-        ErrorKind::Unavailable => Grpc::Unavailable,
-        ErrorKind::Timeout => Grpc::DeadlineExceeded,
-        ErrorKind::Internal => Grpc::Internal,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use falaj_base::ErrorKind;
+
     use super::*;
 
     #[tokio::test]
@@ -129,7 +108,7 @@ mod tests {
     #[test]
     fn only_our_own_faults_read_as_internal() {
         for code in ALL_CODES {
-            let internal = status_of(code) == tonic::Code::Internal;
+            let internal = tonic::Code::from(grpc_code(code)) == tonic::Code::Internal;
             assert_eq!(internal, code.kind == ErrorKind::Internal, "{}", code.id);
         }
     }

@@ -83,7 +83,7 @@ fn latency_histogram() -> Histogram {
 
 impl Metrics {
     #[must_use]
-    pub fn new(db: Option<Db>) -> Self {
+    pub fn new(db: Option<Db>, others: Vec<Box<dyn Collector>>) -> Self {
         let mut registry = Registry::with_prefix("falaj");
         let requests = Family::default();
         let latency: Family<_, _, fn() -> Histogram> =
@@ -103,6 +103,9 @@ impl Metrics {
         registry.register_collector(Box::new(ProcessCollector));
         if let Some(db) = db {
             registry.register_collector(Box::new(WriteCollector(db)));
+        }
+        for collector in others {
+            registry.register_collector(collector);
         }
         Self(Arc::new(Inner { registry, requests, latency, in_flight, shed, worker_runs }))
     }
@@ -205,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_is_counted_is_shown() {
-        let metrics = Metrics::new(None);
+        let metrics = Metrics::new(None, Vec::new());
         let _busy = metrics.begin_request();
         let labels = RequestLabels::new(&Method::GET, Some("/v1/tenants"), 200);
         metrics.end_request(labels, Duration::from_millis(3));

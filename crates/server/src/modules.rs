@@ -38,6 +38,7 @@ pub fn migrations() -> Vec<ModuleMigrations> {
         ("tracking", falaj_tracking::MIGRATIONS),
         ("registry", falaj_registry::MIGRATIONS),
         ("traces", falaj_traces::MIGRATIONS),
+        ("serving", falaj_serving::MIGRATIONS),
     ]);
     all
 }
@@ -58,6 +59,7 @@ pub fn actions() -> Vec<&'static Action> {
         falaj_tracking::ACTIONS,
         falaj_registry::ACTIONS,
         falaj_traces::ACTIONS,
+        falaj_serving::ACTIONS,
         backup::ACTIONS,
     ]
     .concat()
@@ -83,13 +85,14 @@ pub fn modules(services: &Services, config: &Config) -> Vec<Module> {
         falaj_tracking::module(&services.tracking, &services.places, &services.artifact_urls),
         falaj_registry::module(&services.registry, &services.places),
         falaj_traces::module(&services.traces, &services.places),
+        falaj_serving::module(&services.serving, &services.places),
         the_backup(services, config),
     ]
 }
 
 /// What keeps the floor itself tidy; it has no routes.
 fn the_store(s: &Services) -> Module {
-    Module::new("store").worker(idempotency::forgetter(s.db.clone())).worker(s.epoch.poller())
+    Module::new("store").worker(idempotency::forgetter(s.db.clone())).worker(s.epoch.poller("epoch-poll"))
 }
 
 fn the_identity(s: &Services) -> Module {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use falaj_base::{Result, Secret};
+use falaj_serving::ServingCollector;
 use falaj_store::lease::Leases;
 use falaj_store::worker::Worker;
 use falaj_web::Module;
@@ -103,7 +104,9 @@ impl Server {
         let services = Services::open(config, data_dir.path()).await?;
         let admin_token = first_start::prepare(config, &services, &data_dir).await?;
 
-        let (metrics, drain) = (Metrics::new(Some(services.db.clone())), Drain::new());
+        let serving = ServingCollector::new(services.serving.clone());
+        let metrics = Metrics::new(Some(services.db.clone()), vec![Box::new(serving)]);
+        let drain = Drain::new();
         let description = Description::default();
         let readiness = Readiness::new(services.db.clone(), drain.clone());
         let mut modules = modules(&services, config);

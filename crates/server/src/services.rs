@@ -12,6 +12,7 @@ use falaj_governance::residency::Residency;
 use falaj_governance::tenancy::Tenancy;
 use falaj_mlflow::Places;
 use falaj_registry::Registry;
+use falaj_serving::Serving;
 use falaj_store::db::Db;
 use falaj_store::keys::Keys;
 use falaj_store::objects::Objects;
@@ -40,6 +41,7 @@ pub struct Services {
     pub tracking: Tracking,
     pub registry: Registry,
     pub traces: Traces,
+    pub serving: Serving,
     pub artifact_urls: SignedUrls,
 }
 
@@ -73,14 +75,18 @@ impl Services {
             audit.reads().clone(),
         );
         tracking.settle().await?;
+        let registry = Registry::new(
+            config.registry.clone(),
+            tracking.clone(),
+            tenancy.clone(),
+            keys.clone(),
+        );
+        let data = Some(data_dir.to_owned());
+        let serving = Serving::new(config.serving.clone(), registry.clone(), data)?;
         Ok(Self {
             places: Places::new(tenancy.clone(), epoch.clone()),
-            registry: Registry::new(
-                config.registry.clone(),
-                tracking.clone(),
-                tenancy.clone(),
-                keys.clone(),
-            ),
+            registry,
+            serving,
             traces: Traces::new(config.traces.clone(), tracking.clone()),
             tracking,
             artifact_urls: SignedUrls::new(
@@ -102,6 +108,7 @@ impl Services {
 
     /// What is still in memory and must not be lost.
     pub async fn flush(&self) {
+        self.serving.flush();
         if let Err(error) = self.authenticator.flush_uses().await {
             tracing::warn!(error = error.chain(), "last-used times were not written");
         }

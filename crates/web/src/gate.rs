@@ -17,7 +17,7 @@ pub(crate) async fn guard(action: &'static Action, request: Request, next: Next)
         return problem_response(&Error::internal("a guarded route was reached without a context"));
     };
     let response = next.run(request).await;
-    if !response.status().is_success() {
+    if !response.status().is_success() || is_grpc_refusal(&response) {
         return refused(action, &ctx, response);
     }
     if !ctx.has_authorized(action) {
@@ -29,6 +29,12 @@ pub(crate) async fn guard(action: &'static Action, request: Request, next: Next)
         return problem_response(&Error::internal(text));
     }
     response
+}
+
+/// gRPC tells of a refusal in a header, under a status that is always 200; with that header there
+/// is no message.
+fn is_grpc_refusal(response: &Response) -> bool {
+    response.headers().get("grpc-status").is_some_and(|status| status != "0")
 }
 
 /// The gate records its own refusals. A residency rule refuses later, in a verb, and a verb that

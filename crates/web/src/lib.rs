@@ -25,6 +25,6 @@ pub mod upload;
 pub use connection::{ConnectionLife, Lifeline, Stopping};
 pub use input::{Input, query};
 pub use module::Module;
-pub use problem::{Problem, Told, http_status, problem_response};
+pub use problem::{Problem, Told, grpc_code, http_status, problem_response};
 pub use reply::{Accepted, Created, NoContent, Ok200, Reply};
 pub use routes::{Body, Doc, Endpoint, Routes};

@@ -15,7 +15,7 @@ pub fn document<'a>(modules: impl IntoIterator<Item = &'a Module>, version: &str
     let mut given = inline(SchemaSettings::draft2020_12().for_serialize());
     let mut paths = Map::new();
     for module in modules {
-        for endpoint in &module.endpoints {
+        for endpoint in module.endpoints.iter().filter(|endpoint| !endpoint.is_grpc()) {
             let item = paths.entry(template(endpoint.path)).or_insert_with(|| json!({}));
             let operation = operation(module.name, endpoint, &mut sent, &mut given);
             item[endpoint.method.as_str().to_ascii_lowercase()] = operation;
@@ -68,6 +68,7 @@ fn operation(
     let (parts, mut parameters) = match &endpoint.doc {
         DocSource::Typed(read) => (read(sent, given), Vec::new()),
         DocSource::Raw(doc) => (raw_parts(doc), raw_parameters(endpoint.path, doc)),
+        DocSource::Grpc => (Parts::default(), Vec::new()),
     };
     parameters.extend(parts.path.iter().flat_map(|schema| parameters_of(schema, "path")));
     parameters.extend(parts.query.iter().flat_map(|schema| parameters_of(schema, "query")));

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use falaj_base::{Code, Error, ErrorKind};
+use falaj_base::{Code, Error, ErrorKind, code};
 use http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,6 +68,28 @@ pub fn http_status(kind: ErrorKind) -> StatusCode {
         ErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
         ErrorKind::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
         ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// The one mapping from our codes to gRPC's numbers.
+#[must_use]
+pub fn grpc_code(code: &Code) -> i32 {
+    if *code == code::ALREADY_EXISTS {
+        return 6; // ALREADY_EXISTS
+    }
+    match code.kind {
+        ErrorKind::InvalidInput | ErrorKind::UnsupportedMedia => 3, // INVALID_ARGUMENT
+        ErrorKind::Timeout => 4,                                    // DEADLINE_EXCEEDED
+        ErrorKind::NotFound => 5,                                   // NOT_FOUND
+        ErrorKind::Forbidden => 7,                                  // PERMISSION_DENIED
+        // RESOURCE_EXHAUSTED
+        ErrorKind::TooLarge | ErrorKind::RateLimited | ErrorKind::StorageFull => 8,
+        ErrorKind::Unprocessable => 9,     // FAILED_PRECONDITION
+        ErrorKind::Conflict => 10,         // ABORTED
+        ErrorKind::MethodNotAllowed => 12, // UNIMPLEMENTED
+        ErrorKind::Internal => 13,         // INTERNAL
+        ErrorKind::Unavailable => 14,      // UNAVAILABLE
+        ErrorKind::Unauthenticated => 16,  // UNAUTHENTICATED
     }
 }
 

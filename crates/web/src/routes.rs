@@ -28,6 +28,14 @@ pub struct Endpoint {
     pub handler: MethodRouter,
 }
 
+impl Endpoint {
+    /// Whether it is a method of a gRPC service.
+    #[must_use]
+    pub fn is_grpc(&self) -> bool {
+        matches!(self.doc, DocSource::Grpc)
+    }
+}
+
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.method, self.path)
@@ -57,6 +65,8 @@ pub(crate) enum DocSource {
     /// second for what they get: optional fields differ between the two.
     Typed(fn(&mut SchemaGenerator, &mut SchemaGenerator) -> Parts),
     Raw(Doc),
+    /// A method of gRPC, which other documents describe.
+    Grpc,
 }
 
 /// What a hand-made (streaming) endpoint says of itself.
@@ -183,6 +193,20 @@ impl<S: Send + Sync + 'static> Routes<S> {
     {
         let doc = DocSource::Typed(parts::<P, Q, B, R>);
         self.endpoints.push(guarded(method, path, action, summary, doc, handler));
+        self
+    }
+
+    /// A method of a gRPC service: a handler that reads and writes gRPC's frames.
+    #[must_use]
+    pub fn grpc(
+        mut self,
+        path: &'static str,
+        action: &'static Action,
+        summary: &'static str,
+        handler: MethodRouter,
+    ) -> Self {
+        let doc = DocSource::Grpc;
+        self.endpoints.push(guarded(Method::POST, path, action, summary, doc, handler));
         self
     }
 

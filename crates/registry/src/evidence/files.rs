@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use aws_lc_rs::digest;
 use bytes::{Bytes, BytesMut};
-use falaj_base::{ProjectId, Result, TenantId};
+use falaj_base::{Error, ProjectId, Result, TenantId, code};
 use falaj_governance::tenancy::Project;
 use falaj_tracking::artifact::{Artifact, ArtifactPath, Content, files_below};
 use futures::TryStreamExt;
@@ -90,6 +90,36 @@ impl Registry {
             async move { read(&content, range).await }
         };
         scan::examine(probe, look).await
+    }
+
+    /// The content of a file that was checked just now: exactly what was signed, or a refusal.
+    pub async fn read_signed(
+        &self,
+        project: &Project,
+        version: &Version,
+        file: &SignedFile,
+    ) -> Result<Bytes> {
+        let folder = version.files.as_deref().unwrap_or_default();
+        let files = self.files(project.id, folder).await?;
+        let found = files.iter().find(|now| now.path == file.path && now.stamp() == file.artifact);
+        let changed = || {
+            let (name, number) = (&version.name, version.number);
+            let text = format!("Version {number} of {name}: the file {:?} was replaced", file.path);
+            Error::new(&code::CHANGED, text).at("signature")
+        };
+        let content =
+            self.tracking().open_file(project.tenant_id, &found.ok_or_else(changed)?.artifact);
+        let mut stream = content.await?.read();
+        let mut bytes = BytesMut::with_capacity(usize::try_from(file.size).unwrap_or(0));
+        while let Some(piece) = stream.try_next().await? {
+            bytes.extend_from_slice(&piece);
+        }
+        let sum = digest::digest(&digest::SHA256, &bytes);
+        if falaj_base::hex(sum.as_ref()) == file.sha256 {
+            Ok(bytes.freeze())
+        } else {
+            Err(changed())
+        }
     }
 
     /// A small file of a version, as text, likewise.

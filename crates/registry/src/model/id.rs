@@ -1,9 +1,11 @@
 //! How tables refer to a model. Callers know models by name.
 
 use falaj_store::db::{FromValue, Value};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct RegisteredId(Uuid);
 
 impl RegisteredId {

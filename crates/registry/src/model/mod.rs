@@ -8,7 +8,7 @@ pub(crate) mod search;
 mod service;
 pub(crate) mod store;
 
-pub(crate) use id::RegisteredId;
+pub use id::RegisteredId;
 pub use model::Model;
 pub(crate) use model::check_name;
 pub use search::ModelSearch;

@@ -1,6 +1,7 @@
 //! Versions of registered models: what was registered, from where, and the stage it is in.
 
 mod artifact;
+mod by_id;
 pub(crate) mod http;
 mod keeper;
 mod origin;

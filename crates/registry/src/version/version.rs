@@ -35,6 +35,12 @@ pub struct Version {
 }
 
 impl Version {
+    /// The model it is a version of, under whatever name.
+    #[must_use]
+    pub fn model(&self) -> RegisteredId {
+        self.model
+    }
+
     /// What events and the audit log say of it.
     pub(crate) fn shown(&self) -> serde_json::Value {
         json!({

@@ -156,10 +156,14 @@ fn service(
         request.extensions_mut().insert(lifeline.watch());
         // A path is rewritten before it is matched, so this lies around the router, not in it.
         let spoken = edge::hear(&mut request);
+        let inference = falaj_serving::oip::edge::is_ours(request.uri().path());
         let multiplexed = request.version() == Version::HTTP_2;
         let answer = router.clone().call(request);
         async move {
-            let Ok(response) = answer.await;
+            let Ok(mut response) = answer.await;
+            if inference {
+                response = falaj_serving::oip::edge::translate(response);
+            }
             Ok(spoken.answer(response).map(|body| {
                 let body = Held::wrap(body, busy);
                 if multiplexed { Untaken::wrap(body, patience) } else { body }

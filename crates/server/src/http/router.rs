@@ -122,8 +122,11 @@ pub fn route_table(modules: &[Module], document: &Value) -> Vec<Route> {
 /// An endpoint that takes or gives anything but small documents is a transfer; what it takes and
 /// gives stands in its own description.
 fn kind(endpoint: &Endpoint, document: &Value) -> RouteKind {
-    if endpoint.path.starts_with("/health/") {
+    if endpoint.path.starts_with("/health/") || endpoint.path.starts_with("/v2/health/") {
         return RouteKind::Health;
+    }
+    if endpoint.is_grpc() {
+        return RouteKind::Grpc;
     }
     let method = endpoint.method.as_str().to_ascii_lowercase();
     let operation = &document["paths"][endpoint.path.replace("{*", "{")][method];

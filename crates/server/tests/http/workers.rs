@@ -33,7 +33,7 @@ impl Side {
     fn new(db: &Db, name: &str) -> Self {
         let drain = Drain::new();
         let leases = Leases::new(db.clone(), name);
-        let driver = Driver::new(leases, Metrics::new(None), drain.clone());
+        let driver = Driver::new(leases, Metrics::new(None, Vec::new()), drain.clone());
         Self { driver, drain, runs: Arc::default(), ran: Arc::default() }
     }
 

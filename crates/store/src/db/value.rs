@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use falaj_base::{
-    BlobId, Error, EventId, KeyId, Name, ObjectId, PolicyId, PrincipalId, ProjectId, Result, Role,
+    BlobId, EndpointId, Error, EventId, KeyId, Name, ObjectId, PolicyId, PrincipalId, ProjectId, Result, Role,
     SessionId, TenantId, Timestamp, TokenId, UserName,
 };
 
@@ -124,6 +124,7 @@ as_text!(
     PolicyId,
     EventId,
     BlobId,
+    EndpointId,
     ObjectId,
     KeyId,
     Name,

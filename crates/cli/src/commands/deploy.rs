@@ -1,0 +1,191 @@
+//! `falaj deploy`: models answer under a name.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::endpoint::COLUMNS;
+use super::{InProject, endpoint, fields};
+use crate::context::Context;
+use crate::exit::{Failure, Result};
+
+/// Let a registered model answer requests
+///
+/// The model must have an ONNX file. It is checked against its signature, loaded, and compared with
+/// the answers it gave when it was registered, before it takes a request; an endpoint that is there
+/// already answers with what it had until then. An endpoint of an alias follows it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    falaj deploy churn@champion --name churn -t acme -p vision\n  \
+    falaj deploy churn/3 --name churn --also next=churn/4:10 --weight 90\n  \
+    falaj deploy --spec endpoint.json --name churn")]
+pub(crate) struct Deploy {
+    /// The model: `NAME@ALIAS`, `NAME/VERSION`, or `NAME` for its newest version.
+    #[arg(required_unless_present = "spec", value_parser = Which::parse)]
+    model: Option<Which>,
+    /// The name under which it answers: 1 to 63 of a-z, 0-9 and -.
+    #[arg(long)]
+    name: String,
+    #[command(flatten)]
+    place: InProject,
+    /// Another variant: `VARIANT=NAME@ALIAS:WEIGHT`, or with `/VERSION`.
+    #[arg(long = "also", value_name = "VARIANT", value_parser = Also::parse, conflicts_with = "spec")]
+    also: Vec<Also>,
+    /// The model's share of the requests, relative to those of other variants.
+    #[arg(long, default_value_t = 1.0, conflicts_with = "spec")]
+    weight: f64,
+    /// How many requests are computed at a time; one for each processor if absent.
+    #[arg(long, conflicts_with = "spec")]
+    instances: Option<usize>,
+    /// The most rows that are computed together; 1 turns batching off.
+    #[arg(long, value_name = "ROWS", conflicts_with = "spec")]
+    max_batch: Option<usize>,
+    /// How long a request waits for others to share its batch, such as 2ms.
+    #[arg(long, value_name = "TIME", conflicts_with = "spec")]
+    batch_delay: Option<String>,
+    /// Batch also a model whose answers change with the batch.
+    #[arg(long, conflicts_with = "spec")]
+    batch_anyway: bool,
+    /// How long a request may take, such as 5s.
+    #[arg(long, value_name = "TIME", conflicts_with = "spec")]
+    timeout: Option<String>,
+    /// Keep answers, and give them again for the same inputs.
+    #[arg(long, conflicts_with = "spec")]
+    cache: bool,
+    /// The share of requests to keep with their answers, 0 to 1.
+    #[arg(long, value_name = "SHARE", conflicts_with = "spec")]
+    log: Option<f64>,
+    /// The whole specification as a JSON file.
+    #[arg(long, value_name = "FILE")]
+    spec: Option<PathBuf>,
+    /// The revision that this replaces, 0 for none; refused if it is another.
+    #[arg(long)]
+    revision: Option<i64>,
+}
+
+impl Deploy {
+    pub(crate) async fn run(self, ctx: &Context) -> Result<()> {
+        let spec = match &self.spec {
+            Some(file) => read(file)?,
+            None => self.written(),
+        };
+        let client = ctx.client()?;
+        let body = fields([("spec", Some(spec)), ("revision", self.revision.map(Value::from))]);
+        let made = client.put(&self.place.path(&["endpoints", &self.name]), body).await?;
+        ctx.output.record(&endpoint::shown(made), COLUMNS)
+    }
+
+    fn written(&self) -> Value {
+        let main = self.model.as_ref().map(|which| which.variant("main", self.weight));
+        let also = self.also.iter().map(|also| also.which.variant(&also.name, also.weight));
+        let batch = fields([
+            ("max_rows", self.max_batch.map(Value::from)),
+            ("delay", self.batch_delay.as_deref().map(Value::from)),
+            ("even_if_answers_change", self.batch_anyway.then_some(Value::Bool(true))),
+        ]);
+        let runs = fields([
+            ("instances", self.instances.map(Value::from)),
+            ("batch", Some(batch)),
+            ("timeout", self.timeout.as_deref().map(Value::from)),
+            ("cache", self.cache.then_some(Value::Bool(true))),
+        ]);
+        fields([
+            ("variants", Some(main.into_iter().chain(also).collect())),
+            ("runs", Some(runs)),
+            ("log", self.log.map(Value::from)),
+        ])
+    }
+}
+
+fn read(file: &PathBuf) -> Result<Value> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(format!("{shown} is not JSON: {error}")))
+}
+
+/// A model, and which version of it.
+#[derive(Clone, Debug, PartialEq)]
+struct Which {
+    model: String,
+    version: Option<i64>,
+    alias: Option<String>,
+}
+
+impl Which {
+    fn parse(text: &str) -> std::result::Result<Self, String> {
+        let (model, version, alias) = match (text.rsplit_once('@'), text.rsplit_once('/')) {
+            (Some((model, alias)), _) => (model, None, Some(alias.to_owned())),
+            (None, Some((model, number))) => {
+                let number = number.parse().map_err(|_| format!("`{number}` is not a version"))?;
+                (model, Some(number), None)
+            }
+            (None, None) => (text, None, None),
+        };
+        if model.is_empty() || alias.as_deref() == Some("") {
+            return Err("a model is `NAME`, `NAME@ALIAS` or `NAME/VERSION`".to_owned());
+        }
+        Ok(Self { model: model.to_owned(), version, alias })
+    }
+
+    fn variant(&self, name: &str, weight: f64) -> Value {
+        let mut variant = json!({ "name": name, "model": self.model, "weight": weight });
+        if let Some(version) = self.version {
+            variant["version"] = version.into();
+        }
+        if let Some(alias) = &self.alias {
+            variant["alias"] = alias.as_str().into();
+        }
+        variant
+    }
+}
+
+/// Another variant.
+#[derive(Clone, Debug, PartialEq)]
+struct Also {
+    name: String,
+    which: Which,
+    weight: f64,
+}
+
+impl Also {
+    fn parse(text: &str) -> std::result::Result<Self, String> {
+        let shape = || "a variant is `VARIANT=NAME@ALIAS:WEIGHT`, or with `/VERSION`".to_owned();
+        let (name, rest) = text.split_once('=').ok_or_else(shape)?;
+        let (which, weight) = rest.rsplit_once(':').ok_or_else(shape)?;
+        let weight = weight.parse().map_err(|_| format!("`{weight}` is not a weight"))?;
+        Ok(Self { name: name.to_owned(), which: Which::parse(which)?, weight })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_named_in_three_ways() {
+        let which = |model: &str, version, alias: Option<&str>| Which {
+            model: model.to_owned(),
+            version,
+            alias: alias.map(str::to_owned),
+        };
+        for (text, wanted) in [
+            ("churn", which("churn", None, None)),
+            ("churn/3", which("churn", Some(3), None)),
+            ("churn@champion", which("churn", None, Some("champion"))),
+            ("team/churn/3", which("team/churn", Some(3), None)),
+        ] {
+            assert_eq!(Which::parse(text).unwrap(), wanted);
+        }
+        for bad in ["", "@a", "churn@", "churn/x", "/1"] {
+            assert!(Which::parse(bad).is_err(), "{bad}");
+        }
+        let also = Also::parse("next=churn@new:10").unwrap();
+        assert_eq!((also.name.as_str(), also.weight), ("next", 10.0));
+        for bad in ["next", "next=churn", "next=churn:x"] {
+            assert!(Also::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What a variant runs, as the key that the runtime knows it by.
+//!
+//! The key says everything that matters: the content and how it runs. So the same version under the
+//! same settings is loaded once, however many endpoints serve it, and a change of either is another
+//! model, which is loaded before the old one goes.
+
+use falaj_base::{Error, ProjectId, Result};
+use falaj_registry::model::RegisteredId;
+use serde::{Deserialize, Serialize};
+
+use super::spec::Runs;
+use crate::runtime::ModelKey;
+
+/// What a key stands for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Target {
+    pub(crate) project: ProjectId,
+    pub(crate) model: RegisteredId,
+    pub(crate) version: i64,
+    pub(crate) batches: bool,
+    pub(crate) runs: Runs,
+}
+
+pub(crate) fn key_of(target: &Target) -> Result<ModelKey> {
+    serde_json::to_string(target).map(ModelKey::new).map_err(Error::internal)
+}
+
+impl Target {
+    pub(crate) fn of(key: &ModelKey) -> Result<Self> {
+        serde_json::from_str(key.as_str()).map_err(Error::internal)
+    }
+}

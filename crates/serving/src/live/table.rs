@@ -1,0 +1,83 @@
+//! Finding endpoints without asking the database each time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use falaj_base::{Action, Ctx, Error, ProjectId, Result};
+use falaj_governance::tenancy::Project;
+
+use super::served::Served;
+use crate::Serving;
+use crate::endpoint::{Endpoint, resource, store};
+
+/// How many endpoints are remembered.
+const REMEMBERED: usize = 10_000;
+
+/// The endpoints that were asked for, with the number that tells whether any changed since.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    known: RwLock<HashMap<(ProjectId, String), (u64, Arc<Served>)>>,
+}
+
+impl Live {
+    fn get(&self, project: ProjectId, name: &str, epoch: u64) -> Option<Arc<Served>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let (read, served) = known.get(&(project, name.to_owned()))?;
+        (*read == epoch).then(|| served.clone())
+    }
+
+    /// Every endpoint that was asked for, with its project.
+    pub(crate) fn all(&self) -> Vec<(ProjectId, Arc<Served>)> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.iter().map(|((project, _), (_, served))| (*project, served.clone())).collect()
+    }
+
+    fn put(&self, project: ProjectId, served: Arc<Served>, epoch: u64) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert((project, served.name.clone()), (epoch, served));
+    }
+}
+
+impl Serving {
+    /// An endpoint that is there and that the caller may do this to.
+    pub(crate) async fn served(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        name: &str,
+        action: &'static Action,
+    ) -> Result<Arc<Served>> {
+        // Read before the database is: what a later change makes stale is then filed as stale.
+        let epoch = self.epoch().current();
+        if let Some(served) = self.live().get(project.id, name, epoch) {
+            ctx.authorize(action, &served.resource).await?;
+            return Ok(served);
+        }
+        let (id, wanted) = (project.id, name.to_owned());
+        let found = self.db().read(move |tx| store::find(tx, id, &wanted)).await?;
+        ctx.authorize(action, &resource(project, name, found.is_none())).await?;
+        let found = found.ok_or_else(|| Error::not_found("endpoint", name))?;
+        let served = Arc::new(Served::new(project, &found)?);
+        self.live().put(project.id, served.clone(), epoch);
+        Ok(served)
+    }
+
+    /// Loads what an endpoint runs.
+    pub(crate) async fn warm(&self, project: &Project, endpoint: &Endpoint) -> Result<()> {
+        for arm in endpoint.arms(project)? {
+            self.fleet().model(&arm.key).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives back the memory of what an endpoint ran; another that runs the same loads it again.
+    pub(crate) async fn unload(&self, project: &Project, endpoint: &Endpoint) -> Result<()> {
+        for arm in endpoint.arms(project)? {
+            self.fleet().unload(&arm.key).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! Predictions over REST, for whoever keeps the desk.
+
+use axum::body::{Body, Bytes};
+use axum::response::Response;
+use falaj_base::{Error, Result};
+use falaj_oip::scoring::Scheme;
+use falaj_oip::{HEADER_LENGTH, header_length, read_http, scoring, write_http};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use super::desk::{Desk, Purpose};
+use super::infer::{self, Of};
+use crate::runtime::Ask;
+
+const LENGTH: HeaderName = HeaderName::from_static(HEADER_LENGTH);
+/// Who answered, for callers whose reply has no place to say it.
+const VERSION: HeaderName = HeaderName::from_static("x-falaj-model-version");
+const VARIANT: HeaderName = HeaderName::from_static("x-falaj-variant");
+
+/// Answers `…/infer`.
+pub(super) async fn infer(
+    desk: &dyn Desk,
+    of: Of<'_>,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Result<Response> {
+    let length =
+        headers.get(&LENGTH).map(|value| header_length(value.to_str().unwrap_or_default()));
+    let request = read_http(body, length.transpose()?, desk.limits())?;
+    let asked = request.asked();
+    let response = infer::infer(desk, of, request).await?;
+    let written = write_http(&response, &asked)?;
+    let mut reply = Response::new(Body::from(written.body));
+    let headers = reply.headers_mut();
+    let kind = match written.header_length {
+        Some(length) => {
+            headers.insert(LENGTH, HeaderValue::from(length));
+            "application/octet-stream"
+        }
+        None => "application/json",
+    };
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    Ok(reply)
+}
+
+/// Answers MLflow's `/invocations`.
+pub(super) async fn invocations(
+    desk: &dyn Desk,
+    of: Of<'_>,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Result<Response> {
+    let served = desk.served(of.name, Purpose::Predict).await?;
+    let arm = infer::pick(&served, of.version, of.key)?;
+    let model = desk.fleet().model(&arm.key).await?;
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let scheme = Scheme { metadata: model.metadata(), columns: &arm.columns };
+    let scored = scoring::read(&body, kind, scheme, desk.limits())?;
+    let answer = desk.fleet().infer(&arm.key, Ask::new(scored.inputs)).await?;
+    let written = scoring::write(&answer.outputs, model.metadata(), scored.form)?;
+    let mut reply = Response::new(Body::from(written));
+    let headers = reply.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let text = |text: &str| HeaderValue::from_str(text).map_err(Error::internal);
+    headers.insert(VERSION, text(&arm.version)?);
+    headers.insert(VARIANT, text(arm.variant.as_str())?);
+    Ok(reply)
+}

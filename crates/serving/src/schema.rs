@@ -1,0 +1,8 @@
+//! The tables of this domain.
+
+use falaj_store::db::Migration;
+
+pub static MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "profiles", sql: crate::profile::store::SCHEMA },
+    Migration { version: 2, name: "endpoints", sql: crate::endpoint::store::SCHEMA },
+];
