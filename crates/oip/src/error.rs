@@ -14,7 +14,7 @@ pub fn body(error: &Error) -> Vec<u8> {
 #[must_use]
 pub fn body_of(message: &str) -> Vec<u8> {
     let mut body = b"{\"error\":".to_vec();
-    crate::json::put_text(&mut body, message);
+    crate::json::put(&mut body, message);
     body.push(b'}');
     body
 }

@@ -19,15 +19,23 @@
 //!
 //! # Numbers that JSON has no form for
 //!
-//! `NaN`, `Infinity` and `-Infinity` are read and written as these bare words, as Python's `json`
-//! and the JSON library of `tritonclient` do; `null` is read as NaN, because stricter writers put
-//! it there. FP16 and BF16 travel as raw bytes only.
+//! NaN is written as `null`: every client reads that, and numpy makes NaN of it again. Infinities
+//! are written as the bare words `Infinity` and `-Infinity`, which Python's `json` and the JSON
+//! library of `tritonclient` read; strict readers must ask for raw bytes. All of these are read, and
+//! the bare word `NaN` too. FP16 and BF16 travel as raw bytes only.
 
+pub mod classes;
+pub mod describe;
 pub mod error;
+pub mod grpc;
 pub mod http;
 mod json;
 pub mod message;
 mod parameters;
+pub mod proto;
+pub mod scoring;
 
+pub use classes::classify;
+pub use grpc::{read_grpc, write_grpc};
 pub use http::{HEADER_LENGTH, Written, header_length, read_http, write_http};
 pub use message::{Asked, Limits, Parameters, Request, Response, Value, Wanted};

@@ -6,25 +6,39 @@ use falaj_inference::{Data, DataType, tensor};
 
 use super::cursor::Cursor;
 use super::number::{FromJson, TEXT_ALLOWED, text};
-use crate::error::Of;
+use crate::error::{Of, too_large};
 
-/// Reads as many elements as the shape has. `body` is what the cursor runs over.
-pub(super) fn read(
+/// How many elements are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wants<'a> {
+    /// As many as this shape has.
+    Shape(&'a [usize]),
+    /// Any shape of no more elements than this.
+    AtMost(usize),
+}
+
+/// Reads the elements, and the lengths of the lists they stand in, from the outermost in.
+/// `body` is what the cursor runs over.
+pub(crate) fn read(
     cursor: &mut Cursor<'_>,
     kind: DataType,
-    shape: &[usize],
+    wants: Wants<'_>,
     of: Of<'_>,
     body: &Bytes,
-) -> Result<Data> {
+) -> Result<(Data, Vec<usize>)> {
     macro_rules! typed {
         ($($kind:ident),*) => {
             match kind {
                 $(DataType::$kind => {
-                    Lists::new(cursor, shape, of).read(FromJson::read, allowed).map(Data::$kind)
+                    let (elements, lengths) =
+                        Lists::new(cursor, wants, of)?.read(FromJson::read, allowed)?;
+                    Ok((Data::$kind(elements), lengths))
                 })*
-                DataType::Bytes => Lists::new(cursor, shape, of)
-                    .read(|cursor| text(cursor, body), |_| TEXT_ALLOWED)
-                    .map(Data::Bytes),
+                DataType::Bytes => {
+                    let (elements, lengths) = Lists::new(cursor, wants, of)?
+                        .read(|cursor| text(cursor, body), |_| TEXT_ALLOWED)?;
+                    Ok((Data::Bytes(elements), lengths))
+                }
                 DataType::F16 | DataType::Bf16 => {
                     let allowed = "this type as raw bytes only (`binary_data_size`): JSON has no \
                                    form for it";
@@ -43,7 +57,8 @@ fn allowed<T: FromJson>(_: &[T]) -> &'static str {
 /// Lists within lists, on the way to their elements.
 struct Lists<'c, 'a> {
     cursor: &'c mut Cursor<'a>,
-    shape: &'c [usize],
+    wants: Wants<'c>,
+    most: usize,
     of: Of<'c>,
     /// The lengths of the lists at each depth, as the first of each was.
     lengths: Vec<Option<usize>>,
@@ -52,21 +67,27 @@ struct Lists<'c, 'a> {
 }
 
 impl<'c, 'a> Lists<'c, 'a> {
-    fn new(cursor: &'c mut Cursor<'a>, shape: &'c [usize], of: Of<'c>) -> Self {
-        Self { cursor, shape, of, lengths: Vec::new(), leaves: None }
+    fn new(cursor: &'c mut Cursor<'a>, wants: Wants<'c>, of: Of<'c>) -> Result<Self> {
+        let most = match wants {
+            Wants::Shape(shape) => tensor::count(shape)?,
+            Wants::AtMost(most) => most,
+        };
+        Ok(Self { cursor, wants, most, of, lengths: Vec::with_capacity(2), leaves: None })
     }
 
     fn read<T>(
         mut self,
         element: impl Fn(&mut Cursor<'a>) -> Option<T>,
         allowed: impl Fn(&[T]) -> &'static str,
-    ) -> Result<Vec<T>> {
-        let count = tensor::count(self.shape)?;
-        // An element takes two bytes of the body at least.
-        let mut elements = Vec::with_capacity(count.min(self.cursor.left() / 2 + 1));
+    ) -> Result<(Vec<T>, Vec<usize>)> {
+        // An element takes two bytes of the body at least, so no shape makes more room than that.
+        let mut elements = Vec::with_capacity(match self.wants {
+            Wants::Shape(_) => self.most.min(self.cursor.left() / 2 + 1),
+            Wants::AtMost(_) => 0,
+        });
         let one = |lists: &mut Self, elements: &mut Vec<T>| {
-            if elements.len() == count {
-                return Err(lists.miscounted(format!("more than {count}")));
+            if elements.len() == lists.most {
+                return Err(lists.too_many());
             }
             let before = lists.cursor.clone();
             let Some(read) = element(lists.cursor) else {
@@ -77,16 +98,16 @@ impl<'c, 'a> Lists<'c, 'a> {
         };
         if self.cursor.peek() == Some(b'[') {
             self.level(0, &mut elements, &one)?;
-        } else if self.shape.is_empty() {
+        } else if matches!(self.wants, Wants::Shape([]) | Wants::AtMost(_)) {
             one(&mut self, &mut elements)?;
         } else {
             return Err(self.cursor.expected(&format!("{}.data, a list,", self.of)));
         }
-        if elements.len() != count {
-            return Err(self.miscounted(elements.len().to_string()));
+        let lengths: Vec<usize> = self.lengths.iter().map_while(|&length| length).collect();
+        if let Wants::Shape(shape) = self.wants {
+            self.check(shape, &lengths, elements.len())?;
         }
-        self.check_nesting()?;
-        Ok(elements)
+        Ok((elements, lengths))
     }
 
     fn level<T>(
@@ -97,7 +118,7 @@ impl<'c, 'a> Lists<'c, 'a> {
     ) -> Result<()> {
         if depth == tensor::MAX_RANK {
             let allowed = format!("at most {} lists within each other", tensor::MAX_RANK);
-            return Err(self.refused("nested more deeply".to_owned(), &allowed));
+            return Err(self.refused("nested more deeply", &allowed));
         }
         if self.lengths.len() == depth {
             self.lengths.push(None);
@@ -134,29 +155,37 @@ impl<'c, 'a> Lists<'c, 'a> {
     }
 
     /// Lists within lists must be the shape; a flat list only has the right number.
-    fn check_nesting(&self) -> Result<()> {
-        let lengths: Vec<usize> = self.lengths.iter().map_while(|&length| length).collect();
+    fn check(&self, shape: &[usize], lengths: &[usize], elements: usize) -> Result<()> {
+        if elements != self.most {
+            let allowed = format!("the {} that the shape {shape:?} has", self.most);
+            return Err(self.refused(&format!("{elements} elements"), &allowed));
+        }
         // Nothing is inside an empty list, so what would follow it cannot be seen.
-        let same = lengths == self.shape
-            || (lengths.last() == Some(&0) && self.shape.starts_with(&lengths));
+        let same = lengths == shape || (lengths.last() == Some(&0) && shape.starts_with(lengths));
         if same || lengths.len() <= 1 {
             return Ok(());
         }
-        let allowed = format!("the shape {:?}, or one flat list", self.shape);
-        Err(self.refused(format!("lists of {lengths:?}"), &allowed))
+        let allowed = format!("the shape {shape:?}, or one flat list");
+        Err(self.refused(&format!("lists of {lengths:?}"), &allowed))
     }
 
     #[cold]
     fn uneven(&self) -> Error {
-        self.refused("lists of different lengths".to_owned(), "one length at each depth")
+        self.refused("lists of different lengths", "one length at each depth")
     }
 
     #[cold]
-    fn miscounted(&self, count: String) -> Error {
-        self.refused(format!("{count} elements"), &format!("as many as {:?} has", self.shape))
+    fn too_many(&self) -> Error {
+        match self.wants {
+            Wants::Shape(shape) => {
+                let allowed = format!("the {} that the shape {shape:?} has", self.most);
+                self.refused("more elements", &allowed)
+            }
+            Wants::AtMost(most) => too_large("elements", most, self.of.to_string()),
+        }
     }
 
-    fn refused(&self, what: String, allowed: &str) -> Error {
+    fn refused(&self, what: &str, allowed: &str) -> Error {
         Error::invalid(format!("{}.data", self.of), what, allowed)
     }
 }

@@ -4,8 +4,12 @@ mod cursor;
 mod data;
 mod number;
 mod request;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub(crate) use cursor::Cursor;
+pub(crate) use data::{Wants, read as read_data};
+pub(crate) use number::append;
 pub(crate) use request::{Input, read};
-pub(crate) use write::{put_text, response};
+pub(crate) use write::{put, response};

@@ -1,10 +1,11 @@
 //! One element of a tensor, read from JSON and checked against its type.
 
 use bytes::Bytes;
+use falaj_inference::Data;
 
 use super::cursor::Cursor;
 
-/// Floats beyond this are not exact: a whole number must then be written as one.
+/// From here on a float may stand for its neighbour: a whole number must then be written as one.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// An element that JSON has a form for.
@@ -44,8 +45,8 @@ whole! {
 #[cold]
 fn integral(token: &str) -> Option<i64> {
     let number: f64 = token.parse().ok()?;
-    #[allow(clippy::cast_possible_truncation, reason = "whole and within 2^53")]
-    (number.fract() == 0.0 && number.abs() <= EXACT).then_some(number as i64)
+    #[allow(clippy::cast_possible_truncation, reason = "whole and under 2^53")]
+    (number.fract() == 0.0 && number.abs() < EXACT).then_some(number as i64)
 }
 
 macro_rules! float {
@@ -114,3 +115,33 @@ pub(super) fn text(cursor: &mut Cursor<'_>, body: &Bytes) -> Option<Bytes> {
 }
 
 pub(super) const TEXT_ALLOWED: &str = "a string (BYTES)";
+
+/// Appends the element at the cursor, or says what is allowed there.
+pub(crate) fn append(
+    cursor: &mut Cursor<'_>,
+    data: &mut Data,
+    body: &Bytes,
+) -> Result<(), &'static str> {
+    fn one<T: FromJson>(cursor: &mut Cursor<'_>, all: &mut Vec<T>) -> Result<(), &'static str> {
+        all.push(T::read(cursor).ok_or(T::ALLOWED)?);
+        Ok(())
+    }
+    match data {
+        Data::Bool(all) => one(cursor, all),
+        Data::U8(all) => one(cursor, all),
+        Data::U16(all) => one(cursor, all),
+        Data::U32(all) => one(cursor, all),
+        Data::U64(all) => one(cursor, all),
+        Data::I8(all) => one(cursor, all),
+        Data::I16(all) => one(cursor, all),
+        Data::I32(all) => one(cursor, all),
+        Data::I64(all) => one(cursor, all),
+        Data::F32(all) => one(cursor, all),
+        Data::F64(all) => one(cursor, all),
+        Data::Bytes(all) => {
+            all.push(text(cursor, body).ok_or(TEXT_ALLOWED)?);
+            Ok(())
+        }
+        Data::F16(_) | Data::Bf16(_) => Err("nothing: this type has no form in text"),
+    }
+}

@@ -5,7 +5,7 @@ use falaj_base::{Error, Result};
 use falaj_inference::{Data, DataType};
 
 use super::cursor::Cursor;
-use super::data;
+use super::data::{self, Wants};
 use crate::error::{Of, too_large};
 use crate::message::{Limits, Parameters, Value, Wanted, shape};
 
@@ -148,7 +148,7 @@ fn input(
                     Some(kind) if seen.has(0) && seen.has(1) => {
                         let of = Of("inputs", &name);
                         let shape = known(&dims, kind, of, limits, left)?;
-                        data = Some(data::read(cursor, kind, &shape, of, body)?);
+                        data = Some(data::read(cursor, kind, Wants::Shape(&shape), of, body)?.0);
                         described = Some(shape);
                     }
                     _ => {
@@ -173,7 +173,8 @@ fn input(
         None => known(&dims, kind, of, limits, left)?,
     };
     if let Some(at) = later {
-        data = Some(data::read(&mut cursor.moved(at), kind, &shape, of, body)?);
+        let wants = Wants::Shape(&shape);
+        data = Some(data::read(&mut cursor.moved(at), kind, wants, of, body)?.0);
     }
     Ok(Input { name, shape, kind, parameters: found, data })
 }

@@ -7,13 +7,8 @@ use serde::Serialize;
 use crate::error::Of;
 use crate::message::{Response, Value};
 
-/// A string in quotes.
-pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
-    put(out, text);
-}
-
 /// A number, a boolean or a string, as JSON writes it.
-fn put<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+pub(crate) fn put<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     // Writing into a vector does not fail, and none of these values refuses to be written.
     let _ = serde_json::to_writer(out, value);
 }
@@ -92,7 +87,7 @@ fn parameter(out: &mut Vec<u8>, value: &Value) {
 }
 
 /// The elements, separated by commas.
-pub(crate) fn elements(out: &mut Vec<u8>, name: &str, data: &Data) -> Result<()> {
+fn elements(out: &mut Vec<u8>, name: &str, data: &Data) -> Result<()> {
     match data {
         Data::Bool(all) => each(out, all, put),
         Data::U8(all) => each(out, all, put),
@@ -125,7 +120,8 @@ pub(crate) fn elements(out: &mut Vec<u8>, name: &str, data: &Data) -> Result<()>
     Ok(())
 }
 
-fn each<T>(out: &mut Vec<u8>, all: &[T], write: impl Fn(&mut Vec<u8>, &T)) {
+/// Elements with commas between them.
+fn each<T>(out: &mut Vec<u8>, all: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) {
     let Some((last, rest)) = all.split_last() else { return };
     for element in rest {
         write(out, element);
@@ -140,7 +136,7 @@ fn float<T: Serialize + Into<f64> + Copy>(out: &mut Vec<u8>, value: T) {
     if wide.is_finite() {
         put(out, &value);
     } else if wide.is_nan() {
-        out.extend_from_slice(b"NaN");
+        out.extend_from_slice(b"null");
     } else if wide > 0.0 {
         out.extend_from_slice(b"Infinity");
     } else {
