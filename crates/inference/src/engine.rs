@@ -7,9 +7,8 @@ use std::fmt::Debug;
 
 use falaj_base::{Error, Result};
 
-use crate::kernels::Kernels;
-use crate::onnx::{Metadata, ModelFile, refused};
-use crate::runtime::OnnxRuntime;
+use crate::cancel::Cancel;
+use crate::onnx::{Metadata, ModelFile};
 use crate::tensor::Tensor;
 
 /// Something that computes models.
@@ -29,12 +28,40 @@ pub trait Session: Debug + Send {
 
     /// Runs the model on inputs that were found in order.
     ///
-    /// Whoever serves calls [`run`], which checks the inputs first.
+    /// Whoever serves calls [`run`] or [`run_until`], which check the inputs first.
     fn compute(
         &mut self,
         inputs: &[(String, Tensor)],
         outputs: &[usize],
     ) -> Result<Vec<(String, Tensor)>>;
+
+    /// Runs the model, and ends with `deadline-exceeded` soon after another thread cancels.
+    ///
+    /// How soon depends on the engine: they look between two operators. One that cannot be
+    /// interrupted looks before it begins.
+    fn compute_until(
+        &mut self,
+        inputs: &[(String, Tensor)],
+        outputs: &[usize],
+        cancel: &Cancel,
+    ) -> Result<Vec<(String, Tensor)>> {
+        cancel.check()?;
+        self.compute(inputs, outputs)
+    }
+
+    /// About how many bytes of memory this session took to load and keeps while it is loaded: an
+    /// estimate for a budget, not a measurement. What another session of the model holds already
+    /// is not counted again. Zero if the engine cannot say.
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    /// A further session of the same model for another thread, sharing with this one what the
+    /// engine lets them share. `model` is the file that this one was loaded from.
+    fn another(&self, model: &ModelFile) -> Result<Box<dyn Session>> {
+        let _ = model;
+        Err(Error::internal(format!("{} makes one session of a model", self.engine())))
+    }
 }
 
 /// Runs a model: refuses inputs that do not fit it, then computes the outputs named, or all.
@@ -48,24 +75,14 @@ pub fn run(
     session.compute(inputs, &outputs)
 }
 
-/// Loads a model with the engine that suits it: our own kernels if they cover all of it, since
-/// they need nothing and are faster at what they cover; else ONNX Runtime, if there is one.
-pub fn choose(model: &ModelFile, runtime: Option<&OnnxRuntime>) -> Result<Box<dyn Session>> {
-    let uncovered = match Kernels.load(model) {
-        Ok(session) => return Ok(session),
-        Err(uncovered) => uncovered,
-    };
-    match runtime {
-        Some(runtime) => runtime.load(model),
-        None => Err(without_library(&uncovered)),
-    }
-}
-
-fn without_library(uncovered: &Error) -> Error {
-    let why = uncovered.message().trim_start_matches("the model is refused: ");
-    refused(format!(
-        "{why}. ONNX Runtime would be asked, but its library was not found: put \
-         libonnxruntime.so (1.20 or newer; the Python package onnxruntime contains it) beside the \
-         binary or into the data directory, or name its path in the configuration"
-    ))
+/// As [`run`], until another thread cancels.
+pub fn run_until(
+    session: &mut dyn Session,
+    inputs: &[(String, Tensor)],
+    outputs: &[String],
+    cancel: &Cancel,
+) -> Result<Vec<(String, Tensor)>> {
+    session.metadata().check(inputs)?;
+    let outputs = session.metadata().wanted(outputs)?;
+    session.compute_until(inputs, &outputs, cancel)
 }

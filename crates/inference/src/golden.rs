@@ -7,6 +7,8 @@
 
 use falaj_base::{Error, Result, code};
 
+use half::{bf16, f16};
+
 use crate::engine::{Session, run};
 use crate::tensor::{Data, DataType, Tensor};
 
@@ -25,12 +27,15 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// What engines differ by when both are right: they add in other orders.
+    /// What engines differ by when both are right: they add in other orders, and round what is
+    /// kept in half floats to a thousandth or a hundredth after each step or after some.
     #[must_use]
     pub fn of(kind: DataType) -> Self {
         match kind {
             DataType::F32 => Self { relative: 1e-4, absolute: 1e-5 },
             DataType::F64 => Self { relative: 1e-6, absolute: 1e-8 },
+            DataType::F16 => Self { relative: 5e-3, absolute: 1e-3 },
+            DataType::Bf16 => Self { relative: 4e-2, absolute: 8e-3 },
             _ => Self { relative: 0.0, absolute: 0.0 },
         }
     }
@@ -81,6 +86,8 @@ fn floats(tensor: &Tensor) -> Option<Vec<f64>> {
     match tensor.data() {
         Data::F32(all) => Some(all.iter().copied().map(f64::from).collect()),
         Data::F64(all) => Some(all.clone()),
+        Data::F16(all) => Some(all.iter().map(|&bits| f16::from_bits(bits).to_f64()).collect()),
+        Data::Bf16(all) => Some(all.iter().map(|&bits| bf16::from_bits(bits).to_f64()).collect()),
         _ => None,
     }
 }
@@ -92,7 +99,11 @@ fn unequal(one: &Tensor, other: &Tensor) -> Option<usize> {
 }
 
 fn shown(tensor: &Tensor, place: usize) -> String {
-    let text = format!("{:?}", tensor.data().pick(std::iter::once(place)));
+    let text = match tensor.data() {
+        Data::F16(all) => f16::from_bits(all[place]).to_string(),
+        Data::Bf16(all) => bf16::from_bits(all[place]).to_string(),
+        data => format!("{:?}", data.pick(std::iter::once(place))),
+    };
     text.chars().take(80).collect()
 }
 

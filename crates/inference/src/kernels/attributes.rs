@@ -1,9 +1,11 @@
 //! A node as a builder sees it: its attributes by name and type.
 
+use std::cell::Cell;
 use std::str::FromStr;
 
 use bytes::Bytes;
 use falaj_base::{Error, Result};
+use prost::Message;
 
 use crate::onnx::proto::{AttributeProto, NodeProto};
 use crate::onnx::{read_tensor, shown, unshared};
@@ -15,11 +17,28 @@ pub(super) struct Node<'a> {
     pub(super) version: i64,
     /// The most bytes that a value may take.
     pub(super) room: usize,
+    /// The bytes that the kernel built from it holds, if its builder said so.
+    holds: Cell<Option<usize>>,
 }
 
 impl<'a> Node<'a> {
     pub(super) fn new(proto: &'a NodeProto, version: i64, room: usize) -> Self {
-        Self { proto, version, room }
+        Self { proto, version, room, holds: Cell::new(None) }
+    }
+
+    /// Notes what the kernel holds, for builders that hold something else than the attributes.
+    pub(super) fn holds(&self, bytes: usize) {
+        self.holds.set(Some(bytes));
+    }
+
+    /// About how many bytes the kernel holds: as noted, or as its attributes have.
+    pub(super) fn held(&self) -> usize {
+        let of = |attribute: &AttributeProto| {
+            let texts: usize = attribute.strings.iter().map(|text| text.len() + 32).sum();
+            let tensor = attribute.t.as_ref().map_or(0, |tensor| tensor.encoded_len());
+            attribute.floats.len() * 4 + attribute.ints.len() * 8 + texts + tensor
+        };
+        self.holds.get().unwrap_or_else(|| self.proto.attribute.iter().map(of).sum())
     }
 
     fn find(&self, name: &str) -> Option<&'a AttributeProto> {

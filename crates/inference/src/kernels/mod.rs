@@ -42,7 +42,7 @@ impl Engine for Kernels {
     }
 
     fn load(&self, model: &ModelFile) -> Result<Box<dyn Session>> {
-        Ok(Box::new(plan::Plan::new(model)?))
+        Ok(Box::new(plan::Planned::new(model)?))
     }
 }
 

@@ -7,11 +7,13 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::sync::Arc;
 
 use falaj_base::{Error, Result, code};
 
 use super::attributes::Node;
 use super::{Kernel, find};
+use crate::cancel::Cancel;
 use crate::engine::Session;
 use crate::onnx::proto::NodeProto;
 use crate::onnx::{Metadata, ModelFile, plain, read_tensor, refused, shown};
@@ -21,7 +23,11 @@ use crate::tensor::{DataType, Tensor};
 /// More could keep loading busy, and larger constants are weights, not shapes.
 const FOLDED_BYTES: usize = 1 << 15;
 
-pub(super) struct Plan {
+/// About what a step takes beside its kernel: its name, its slots.
+const STEP_BYTES: usize = 256;
+
+/// A model compiled, to be run by any number of threads at a time.
+struct Plan {
     metadata: Metadata,
     steps: Vec<Step>,
     /// What fills a slot before any step: one of the model's constants.
@@ -30,6 +36,8 @@ pub(super) struct Plan {
     outputs: Vec<usize>,
     /// The most bytes that all values may hold at a time.
     room: usize,
+    /// About how many bytes the plan itself holds.
+    bytes: usize,
 }
 
 struct Step {
@@ -43,11 +51,11 @@ struct Step {
 }
 
 impl Plan {
-    pub(super) fn new(model: &ModelFile) -> Result<Self> {
+    fn new(model: &ModelFile) -> Result<Self> {
         let graph = model.graph();
         refuse_half_floats(model)?;
         let nodes: Vec<_> = model.order().iter().map(|&place| &graph.node[place]).collect();
-        let kernels = build(model, &nodes)?;
+        let (kernels, held) = build(model, &nodes)?;
 
         let mut slots = Slots::default();
         let inputs = model.metadata().inputs.iter().map(|input| slots.of(&input.name)).collect();
@@ -69,12 +77,15 @@ impl Plan {
             inputs,
             outputs,
             room: model.limits().run_bytes,
+            bytes: held,
         };
         for (slot, tensor) in constants {
             plan.constants[slot] = Some(tensor);
         }
         plan.fold(model, &nodes);
         plan.mark_spent();
+        plan.bytes += plan.constants.iter().flatten().map(Tensor::bytes).sum::<usize>()
+            + plan.steps.len() * STEP_BYTES;
         Ok(plan)
     }
 
@@ -125,7 +136,11 @@ impl Plan {
         }
     }
 
-    fn execute<'a>(&'a self, inputs: &'a [(String, Tensor)]) -> Result<Vec<Option<Value<'a>>>> {
+    fn execute<'a>(
+        &'a self,
+        inputs: &'a [(String, Tensor)],
+        cancel: Option<&Cancel>,
+    ) -> Result<Vec<Option<Value<'a>>>> {
         let mut values: Vec<Option<Value<'a>>> =
             self.constants.iter().map(|constant| constant.as_ref().map(Cow::Borrowed)).collect();
         for (info, &slot) in self.metadata.inputs.iter().zip(&self.inputs) {
@@ -134,6 +149,7 @@ impl Plan {
         }
         let mut held = 0_usize;
         for step in &self.steps {
+            cancel.map_or(Ok(()), Cancel::check)?;
             let arguments: Vec<Option<&Tensor>> = step
                 .inputs
                 .iter()
@@ -162,21 +178,14 @@ impl Plan {
 
 type Value<'a> = Cow<'a, Tensor>;
 
-impl Session for Plan {
-    fn engine(&self) -> &'static str {
-        "kernels"
-    }
-
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
-
-    fn compute(
-        &mut self,
+impl Plan {
+    fn run(
+        &self,
         inputs: &[(String, Tensor)],
         outputs: &[usize],
+        cancel: Option<&Cancel>,
     ) -> Result<Vec<(String, Tensor)>> {
-        let mut values = self.execute(inputs)?;
+        let mut values = self.execute(inputs, cancel)?;
         let mut results: Vec<(String, Tensor)> = Vec::with_capacity(outputs.len());
         for (asked, &output) in outputs.iter().enumerate() {
             let (info, slot) = (&self.metadata.outputs[output], self.outputs[output]);
@@ -192,10 +201,58 @@ impl Session for Plan {
     }
 }
 
-impl fmt::Debug for Plan {
+/// A session: all sessions of a model run one plan.
+pub(super) struct Planned {
+    plan: Arc<Plan>,
+    /// Whether the plan was made for this session, and not for another that shares it.
+    first: bool,
+}
+
+impl Planned {
+    pub(super) fn new(model: &ModelFile) -> Result<Self> {
+        Ok(Self { plan: Arc::new(Plan::new(model)?), first: true })
+    }
+}
+
+impl Session for Planned {
+    fn engine(&self) -> &'static str {
+        "kernels"
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.plan.metadata
+    }
+
+    fn compute(
+        &mut self,
+        inputs: &[(String, Tensor)],
+        outputs: &[usize],
+    ) -> Result<Vec<(String, Tensor)>> {
+        self.plan.run(inputs, outputs, None)
+    }
+
+    fn compute_until(
+        &mut self,
+        inputs: &[(String, Tensor)],
+        outputs: &[usize],
+        cancel: &Cancel,
+    ) -> Result<Vec<(String, Tensor)>> {
+        self.plan.run(inputs, outputs, Some(cancel))
+    }
+
+    fn bytes(&self) -> usize {
+        if self.first { self.plan.bytes } else { 0 }
+    }
+
+    fn another(&self, _: &ModelFile) -> Result<Box<dyn Session>> {
+        Ok(Box::new(Self { plan: Arc::clone(&self.plan), first: false }))
+    }
+}
+
+impl fmt::Debug for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plan")
-            .field("steps", &self.steps.iter().map(|step| &step.name).collect::<Vec<_>>())
+        f.debug_struct("Planned")
+            .field("steps", &self.plan.steps.iter().map(|step| &step.name).collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
@@ -216,10 +273,11 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// Builds every node, or names every operator that we lack.
-fn build(model: &ModelFile, nodes: &[&NodeProto]) -> Result<Vec<Kernel>> {
+/// Builds every node, or names every operator that we lack; and about how many bytes they hold.
+fn build(model: &ModelFile, nodes: &[&NodeProto]) -> Result<(Vec<Kernel>, usize)> {
     let mut kernels = Vec::with_capacity(nodes.len());
-    let mut missing = BTreeSet::new();
+    let mut held = 0;
+    let mut missing = Vec::new();
     for proto in nodes {
         let domain = plain(proto.domain());
         let version = model.opset(domain);
@@ -229,17 +287,37 @@ fn build(model: &ModelFile, nodes: &[&NodeProto]) -> Result<Vec<Kernel>> {
                 refused(format!("node {}: {}", shown(proto.name()), error.message()))
             })?;
             kernels.push(kernel);
+            held += node.held();
         } else {
-            let version = version.map_or("not imported".to_owned(), |version| version.to_string());
-            missing.insert(format!("{} ({}, {version})", shown(proto.op_type()), shown(domain)));
+            missing.push(*proto);
         }
     }
     if missing.is_empty() {
-        return Ok(kernels);
+        return Ok((kernels, held));
     }
-    let more = if missing.len() > 20 { " and others" } else { "" };
-    let names: Vec<_> = missing.into_iter().take(20).collect();
-    Err(refused(format!("our own kernels lack the operators {}{more}", names.join(", "))))
+    Err(refused(format!("our own kernels lack {}", operators_of(model, &missing))))
+}
+
+/// Operators as a refusal names them: each once, with its set and the first node that uses it.
+fn operators_of(model: &ModelFile, nodes: &[&NodeProto]) -> String {
+    const SHOWN: usize = 20;
+    let mut met = BTreeSet::new();
+    let mut names = Vec::new();
+    for node in nodes {
+        let domain = plain(node.domain());
+        if met.insert((domain, node.op_type())) && names.len() <= SHOWN {
+            let version = model
+                .opset(domain)
+                .map_or("not imported".to_owned(), |version| version.to_string());
+            let operator = shown(node.op_type());
+            let domain = shown(domain);
+            names.push(format!("{operator} ({domain}, {version}; node {})", shown(node.name())));
+        }
+    }
+    names.truncate(SHOWN);
+    let more = if met.len() > SHOWN { " and others" } else { "" };
+    let operators = if met.len() == 1 { "the operator" } else { "the operators" };
+    format!("{operators} {}{more}", names.join(", "))
 }
 
 /// Half floats are passed on by us, not computed with.

@@ -94,16 +94,16 @@ fn slice(tensor: &TensorProto, files: &HashMap<String, Bytes>) -> Result<Bytes> 
         Some(length) => offset.checked_add(length),
         None => Some(file.len()),
     };
-    end.filter(|&end| offset <= end && end <= file.len()).map(|end| file.slice(offset..end)).ok_or_else(
-        || {
+    end.filter(|&end| offset <= end && end <= file.len())
+        .map(|end| file.slice(offset..end))
+        .ok_or_else(|| {
             refused(format!(
                 "its tensor {} lies at byte {offset} of {}, which has {}",
                 shown(tensor.name()),
                 shown(&name),
                 file.len()
             ))
-        },
-    )
+        })
 }
 
 /// The file, where in it, and how many bytes.
@@ -112,13 +112,15 @@ fn place_of(tensor: &TensorProto) -> Result<(String, usize, Option<usize>)> {
         tensor.external_data.iter().find(|entry| entry.key() == key).map(|entry| entry.value())
     };
     let number = |key: &str| {
-        named(key).map(str::parse).transpose().map_err(|_| {
-            refused(format!("its tensor {} has no valid {key}", shown(tensor.name())))
-        })
+        named(key)
+            .map(str::parse)
+            .transpose()
+            .map_err(|_| refused(format!("its tensor {} has no valid {key}", shown(tensor.name()))))
     };
     let name = named("location").unwrap_or_default();
     let name = name.strip_prefix("./").unwrap_or(name);
-    let plain = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\\', '\0']);
+    let plain =
+        !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\\', '\0']);
     if !plain {
         let (tensor, name) = (shown(tensor.name()), shown(name));
         return Err(refused(format!(

@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 use falaj_base::{Error, Result};
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+use half::{bf16, f16};
 use ort::session::SessionInputValue;
 use ort::value::{DynValue, Tensor as OrtTensor, TensorRef};
 
@@ -12,23 +14,23 @@ pub(super) fn input<'a>(name: &str, tensor: &'a Tensor) -> Result<SessionInputVa
     let shape = tensor.shape().to_vec();
     macro_rules! borrowed {
         ($elements:expr) => {
-            TensorRef::from_array_view((shape, $elements.as_slice()))
+            TensorRef::from_array_view((shape, $elements))
                 .map(SessionInputValue::from)
                 .map_err(Error::internal)
         };
     }
     match tensor.data() {
-        Data::Bool(all) => borrowed!(all),
-        Data::U8(all) => borrowed!(all),
-        Data::U16(all) => borrowed!(all),
-        Data::U32(all) => borrowed!(all),
-        Data::U64(all) => borrowed!(all),
-        Data::I8(all) => borrowed!(all),
-        Data::I16(all) => borrowed!(all),
-        Data::I32(all) => borrowed!(all),
-        Data::I64(all) => borrowed!(all),
-        Data::F32(all) => borrowed!(all),
-        Data::F64(all) => borrowed!(all),
+        Data::Bool(all) => borrowed!(all.as_slice()),
+        Data::U8(all) => borrowed!(all.as_slice()),
+        Data::U16(all) => borrowed!(all.as_slice()),
+        Data::U32(all) => borrowed!(all.as_slice()),
+        Data::U64(all) => borrowed!(all.as_slice()),
+        Data::I8(all) => borrowed!(all.as_slice()),
+        Data::I16(all) => borrowed!(all.as_slice()),
+        Data::I32(all) => borrowed!(all.as_slice()),
+        Data::I64(all) => borrowed!(all.as_slice()),
+        Data::F32(all) => borrowed!(all.as_slice()),
+        Data::F64(all) => borrowed!(all.as_slice()),
         Data::Bytes(all) => {
             let field = format!("inputs.{name}");
             let texts = all.iter().map(|text| std::str::from_utf8(text).map(ToOwned::to_owned));
@@ -39,9 +41,8 @@ pub(super) fn input<'a>(name: &str, tensor: &'a Tensor) -> Result<SessionInputVa
                 .map(SessionInputValue::from)
                 .map_err(Error::internal)
         }
-        Data::F16(_) | Data::Bf16(_) => {
-            Err(Error::invalid(format!("inputs.{name}"), tensor.data_type(), "no half floats"))
-        }
+        Data::F16(all) => borrowed!(all.reinterpret_cast::<f16>()),
+        Data::Bf16(all) => borrowed!(all.reinterpret_cast::<bf16>()),
     }
 }
 
@@ -50,6 +51,10 @@ pub(super) fn output(value: &DynValue, info: &ValueInfo) -> Result<Tensor> {
         ($kind:ident, $type:ty) => {{
             let (shape, all) = value.try_extract_tensor::<$type>().map_err(Error::internal)?;
             (shape.to_vec(), Data::$kind(all.to_vec()))
+        }};
+        ($kind:ident, bits of $type:ty) => {{
+            let (shape, all) = value.try_extract_tensor::<$type>().map_err(Error::internal)?;
+            (shape.to_vec(), Data::$kind(all.reinterpret_cast().to_vec()))
         }};
     }
     let (shape, data) = match info.data_type {
@@ -68,9 +73,8 @@ pub(super) fn output(value: &DynValue, info: &ValueInfo) -> Result<Tensor> {
             let (shape, texts) = value.try_extract_strings().map_err(Error::internal)?;
             (shape.to_vec(), Data::Bytes(texts.into_iter().map(Bytes::from).collect()))
         }
-        DataType::F16 | DataType::Bf16 => {
-            return Err(Error::internal("a half float where the model was refused for it"));
-        }
+        DataType::F16 => copied!(F16, bits of f16),
+        DataType::Bf16 => copied!(Bf16, bits of bf16),
     };
     let shape = shape.into_iter().map(usize::try_from).collect::<Result<_, _>>();
     Tensor::new(shape.map_err(Error::internal)?, data)

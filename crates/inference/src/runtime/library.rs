@@ -1,5 +1,6 @@
 //! Where the library of ONNX Runtime may lie.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use falaj_base::{Error, Result};
@@ -16,7 +17,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// The places of this machine: beside the binary, the folder given, the active environments.
+    /// The places of this machine: beside the binary, the data directory given and where `falaj
+    /// engine install` puts the library in it, the active environments.
     #[must_use]
     pub fn here(named: Option<PathBuf>, data: Option<PathBuf>) -> Self {
         let beside = std::env::current_exe().ok();
@@ -26,13 +28,26 @@ impl Search {
         let system = ["/usr/local", "/usr"].map(PathBuf::from);
         Self {
             named,
-            folders: beside.into_iter().chain(data).collect(),
+            folders: beside.into_iter().chain(data.into_iter().flat_map(in_data)).collect(),
             environments: active.map(PathBuf::from).chain(local).chain(system).collect(),
         }
     }
 
+    /// Where a library would be found, in the order in which it is looked for.
+    #[must_use]
+    pub fn places(&self) -> Vec<PathBuf> {
+        if let Some(named) = &self.named {
+            return vec![named.clone()];
+        }
+        let packages = self
+            .environments
+            .iter()
+            .map(|root| root.join("lib/python3*/site-packages/onnxruntime/capi"));
+        self.folders.iter().cloned().chain(packages).collect()
+    }
+
     /// The first library found. A path that was named must be there.
-    pub(super) fn first(&self) -> Result<Option<PathBuf>> {
+    pub fn first(&self) -> Result<Option<PathBuf>> {
         if let Some(named) = &self.named {
             if named.is_file() {
                 return Ok(Some(named.clone()));
@@ -43,6 +58,33 @@ impl Search {
         let packages = self.environments.iter().flat_map(|root| python_packages(root));
         Ok(self.folders.iter().cloned().chain(packages).find_map(|folder| newest(&folder)))
     }
+}
+
+/// The folder of a data directory that holds what `falaj engine install` fetched.
+pub const INSTALLED: &str = "engine";
+
+fn in_data(data: PathBuf) -> [PathBuf; 2] {
+    [data.join(INSTALLED), data]
+}
+
+/// The version of a library: from the name of its file, or else from the name of its symbols.
+pub(super) fn version(library: &Path) -> Option<String> {
+    let real = std::fs::canonicalize(library).unwrap_or_else(|_| library.to_owned());
+    let name = real.file_name()?.to_string_lossy().into_owned();
+    let named = name.strip_prefix("libonnxruntime.so.").map(ToOwned::to_owned);
+    named.filter(|version| version.contains('.')).or_else(|| stamped(&real))
+}
+
+/// The version in `VERS_1.23.2`, the symbols' own, which stands near the beginning.
+fn stamped(library: &Path) -> Option<String> {
+    const MARK: &[u8] = b"VERS_";
+    let mut beginning = Vec::new();
+    std::fs::File::open(library).ok()?.take(1 << 20).read_to_end(&mut beginning).ok()?;
+    let place = beginning.windows(MARK.len()).position(|bytes| bytes == MARK)?;
+    let version = beginning[place + MARK.len()..].iter();
+    let version = version.take_while(|byte| byte.is_ascii_digit() || **byte == b'.');
+    let version: String = version.map(|&byte| char::from(byte)).take(20).collect();
+    (!version.is_empty()).then_some(version)
 }
 
 /// Where a Python environment keeps the library of the package `onnxruntime`.
@@ -101,6 +143,34 @@ mod tests {
         assert_eq!(search.first().unwrap(), Some(beside.join("libonnxruntime.so")));
         let named = Search { named: Some("/nowhere/lib.so".into()), ..search };
         assert!(named.first().unwrap_err().message().contains("/nowhere/lib.so"));
+    }
+
+    #[test]
+    fn the_version_is_in_the_name_or_among_the_symbols() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: &[u8]| {
+            std::fs::write(root.path().join(name), content).unwrap();
+            version(&root.path().join(name))
+        };
+        assert_eq!(write("libonnxruntime.so.1.31.1", b"").as_deref(), Some("1.31.1"));
+        assert_eq!(write("libonnxruntime.so", b"\0VERS_1.20.1\0x").as_deref(), Some("1.20.1"));
+        assert_eq!(write("libonnxruntime.so.1", b"\0VERS_1.23.2\0x").as_deref(), Some("1.23.2"));
+        assert_eq!(write("other.so", b"nothing"), None);
+        let link = root.path().join("link.so");
+        std::os::unix::fs::symlink(root.path().join("libonnxruntime.so.1.31.1"), &link).unwrap();
+        assert_eq!(version(&link).as_deref(), Some("1.31.1"));
+    }
+
+    #[test]
+    fn a_data_directory_has_a_folder_for_what_was_installed() {
+        let root = tempfile::tempdir().unwrap();
+        let installed = root.path().join(INSTALLED);
+        std::fs::create_dir_all(&installed).unwrap();
+        std::fs::write(installed.join("libonnxruntime.so.1.31.1"), "").unwrap();
+        let search =
+            Search { environments: Vec::new(), ..Search::here(None, Some(root.path().to_owned())) };
+        assert_eq!(search.first().unwrap(), Some(installed.join("libonnxruntime.so.1.31.1")));
+        assert!(search.places().contains(&installed));
     }
 
     #[test]

@@ -8,20 +8,26 @@
 
 mod convert;
 mod library;
+mod memory;
 mod zip_map;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use falaj_base::{Error, Result, code};
 use ort::environment::Environment;
-use ort::session::Session as OrtSession;
 use ort::session::builder::SessionBuilder;
+use ort::session::{RunOptions, Session as OrtSession};
 
+use crate::cancel::{Cancel, given_up};
 use crate::engine::{Engine, Session};
-use crate::onnx::{Metadata, ModelFile, refused};
-use crate::tensor::{DataType, Tensor};
-pub use library::Search;
+use crate::onnx::{Metadata, ModelFile, refused, shown};
+use crate::tensor::Tensor;
+pub use library::{INSTALLED, Search};
+
+/// What a session takes beside its weights: the graph, its plan, an allocator.
+const SESSION_BYTES: usize = 1 << 20;
 
 /// The library that this process has loaded.
 static LOADED: Mutex<Option<OnnxRuntime>> = Mutex::new(None);
@@ -48,6 +54,7 @@ impl OnnxRuntime {
             );
             return Err(Error::new(&code::INVALID_CONFIG, text));
         }
+        memory::give_back_what_is_freed();
         let environment = environment(library)?;
         Ok(loaded.insert(Self { library: library.to_owned(), environment }).clone())
     }
@@ -61,6 +68,12 @@ impl OnnxRuntime {
     #[must_use]
     pub fn library(&self) -> &Path {
         &self.library
+    }
+
+    /// The library's version, such as 1.23.2; none if neither its name nor its content tells.
+    #[must_use]
+    pub fn version(&self) -> Option<String> {
+        library::version(&self.library)
     }
 }
 
@@ -92,21 +105,7 @@ impl Engine for OnnxRuntime {
     }
 
     fn load(&self, model: &ModelFile) -> Result<Box<dyn Session>> {
-        let metadata = model.metadata();
-        let values = metadata.inputs.iter().chain(&metadata.outputs);
-        let half = |kind| matches!(kind, DataType::F16 | DataType::Bf16);
-        if let Some(value) = values.into_iter().find(|value| half(value.data_type)) {
-            return Err(refused(format!(
-                "its {:?} is {}; half floats inside a model are served, but not as its inputs or \
-                 outputs",
-                value.name, value.data_type
-            )));
-        }
-        let bytes = zip_map::without(model)?;
-        let session = self.builder()?.commit_from_memory(&bytes).map_err(|error| {
-            refused(format!("ONNX Runtime does not take it: {}", brief(&error))).caused_by(error)
-        })?;
-        Ok(Box::new(Loaded { session, metadata: metadata.clone() }))
+        Ok(Box::new(Loaded::new(self, model)?))
     }
 }
 
@@ -125,17 +124,82 @@ fn unset(error: ort::Error<SessionBuilder>) -> Error {
 }
 
 /// The first line of what the library says, bounded: it may quote the model.
-fn brief(error: &impl std::fmt::Display) -> String {
+fn brief(error: &impl fmt::Display) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
     line.chars().filter(|letter| !letter.is_control()).take(300).collect()
 }
 
+/// The nodes of a model whose operators a refusal of the library speaks of; it does not always name
+/// the node itself.
+fn nodes_of(model: &ModelFile, refusal: &str) -> String {
+    let words: Vec<&str> =
+        refusal.split(|letter: char| !letter.is_alphanumeric() && letter != '_').collect();
+    let mut nodes = model.graph().node.iter();
+    match nodes.find(|node| words.contains(&node.op_type())) {
+        Some(node) if !node.name().is_empty() && !words.contains(&node.name()) => {
+            format!(" (node {})", shown(node.name()))
+        }
+        _ => String::new(),
+    }
+}
+
 /// A model in the library.
-#[derive(Debug)]
 struct Loaded {
+    runtime: OnnxRuntime,
     session: OrtSession,
+    /// Through which a run is told to end.
+    options: Arc<RunOptions>,
     metadata: Metadata,
+    bytes: usize,
+}
+
+impl Loaded {
+    fn new(runtime: &OnnxRuntime, model: &ModelFile) -> Result<Self> {
+        let bytes = zip_map::without(model)?;
+        let session = runtime.builder()?.commit_from_memory(&bytes).map_err(|error| {
+            let why = brief(&error);
+            let nodes = nodes_of(model, &why);
+            refused(format!("ONNX Runtime does not take it: {why}{nodes}")).caused_by(error)
+        })?;
+        Ok(Self {
+            runtime: runtime.clone(),
+            session,
+            options: Arc::new(RunOptions::new().map_err(Error::internal)?),
+            metadata: model.metadata().clone(),
+            // Weights are kept once, as they were or packed for the kernels that multiply by them.
+            bytes: bytes.len() + SESSION_BYTES,
+        })
+    }
+
+    fn run(
+        &mut self,
+        inputs: &[(String, Tensor)],
+        outputs: &[usize],
+    ) -> Result<Vec<(String, Tensor)>> {
+        let values = inputs.iter().map(|(name, tensor)| Ok((name, convert::input(name, tensor)?)));
+        let values = values.collect::<Result<Vec<_>>>()?;
+        let mut results =
+            self.session.run_with_options(values, &self.options).map_err(|error| {
+                let text = format!("ONNX Runtime cannot compute this: {}", brief(&error));
+                Error::new(&code::INVALID_INPUT, text).at("inputs").caused_by(error)
+            })?;
+        let mut found = Vec::with_capacity(outputs.len());
+        for &place in outputs {
+            let info = &self.metadata.outputs[place];
+            let value = results.get_mut(&info.name);
+            let value =
+                value.ok_or_else(|| Error::internal(format!("no output {:?}", info.name)))?;
+            found.push((info.name.clone(), convert::output(value, info)?));
+        }
+        Ok(found)
+    }
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded").field("session", &self.session).finish_non_exhaustive()
+    }
 }
 
 impl Session for Loaded {
@@ -152,20 +216,33 @@ impl Session for Loaded {
         inputs: &[(String, Tensor)],
         outputs: &[usize],
     ) -> Result<Vec<(String, Tensor)>> {
-        let values = inputs.iter().map(|(name, tensor)| Ok((name, convert::input(name, tensor)?)));
-        let values = values.collect::<Result<Vec<_>>>()?;
-        let mut results = self.session.run(values).map_err(|error| {
-            let text = format!("ONNX Runtime cannot compute this: {}", brief(&error));
-            Error::new(&code::INVALID_INPUT, text).at("inputs").caused_by(error)
-        })?;
-        let mut found = Vec::with_capacity(outputs.len());
-        for &place in outputs {
-            let info = &self.metadata.outputs[place];
-            let value = results.get_mut(&info.name);
-            let value =
-                value.ok_or_else(|| Error::internal(format!("no output {:?}", info.name)))?;
-            found.push((info.name.clone(), convert::output(value, info)?));
+        self.run(inputs, outputs)
+    }
+
+    fn compute_until(
+        &mut self,
+        inputs: &[(String, Tensor)],
+        outputs: &[usize],
+        cancel: &Cancel,
+    ) -> Result<Vec<(String, Tensor)>> {
+        let options = Arc::clone(&self.options);
+        let end = move || drop(options.terminate());
+        let result = cancel.watch(end, || self.run(inputs, outputs))?;
+        if !cancel.is_asked() {
+            return result;
         }
-        Ok(found)
+        // Nobody tells these options any more to end, so the next run is free again.
+        self.options.unterminate().map_err(Error::internal)?;
+        result.map_err(|_| given_up())
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The library shares nothing that would save memory: it keeps weights packed for its kernels,
+    /// and weights that sessions share are kept unpacked as well.
+    fn another(&self, model: &ModelFile) -> Result<Box<dyn Session>> {
+        Ok(Box::new(Self::new(&self.runtime, model)?))
     }
 }

@@ -1,14 +1,14 @@
 //! Every fixture through every engine, against what ONNX Runtime answered when it was made.
 //!
-//! `FALAJ_ONNXRUNTIME` names a library of ONNX Runtime; without it, only our kernels are tested.
+//! ONNX Runtime itself is tested too where its library is found: see `library`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::library::runtime;
 use falaj_inference::golden::{BatchInvariance, Golden, Tolerance, batch_invariance, differs};
 use falaj_inference::kernels::{Kernels, operators};
 use falaj_inference::onnx::proto::ModelProto;
-use falaj_inference::runtime::OnnxRuntime;
 use falaj_inference::{Data, DataType, Engine, Limits, ModelFile, Session, Tensor, run};
 use prost::Message;
 use serde_json::Value;
@@ -143,11 +143,7 @@ fn by_row(name: &str) -> bool {
 
 #[test]
 fn onnx_runtime_itself_answers_the_same() {
-    let Some(path) = std::env::var_os("FALAJ_ONNXRUNTIME") else {
-        println!("skipped: FALAJ_ONNXRUNTIME does not name a library");
-        return;
-    };
-    let runtime = OnnxRuntime::open(Path::new(&path)).unwrap();
+    let Some(runtime) = runtime() else { return };
     let mut wrong = Vec::new();
     for Fixture { name, bytes, golden } in fixtures() {
         let model = ModelFile::read(bytes, &Limits::default()).unwrap();

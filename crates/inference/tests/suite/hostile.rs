@@ -10,7 +10,7 @@ use falaj_inference::onnx::proto::{
     GraphProto, ModelProto, NodeProto, SequenceType, SparseTensorProto, StringStringEntryProto,
     TensorProto, TypeProto, TypeValue,
 };
-use falaj_inference::{Engine, Limits, ModelFile, Tensor, choose, run};
+use falaj_inference::{Engine, Engines, Limits, ModelFile, Tensor, run};
 use proptest::prelude::*;
 use prost::Message;
 
@@ -233,10 +233,13 @@ fn unknown_operators_are_all_named_with_the_way_out() {
         node("", "Relu", &["b"], &["y"]),
     ];
     let model = ModelFile::read(bytes(graph(nodes)), &Limits::default()).unwrap();
-    let error = choose(&model, None).unwrap_err();
-    for part in
-        ["\"Conv\"", "\"Magic\" (\"com.example\", not imported)", "libonnxruntime.so", "1.20"]
-    {
+    let error = Engines::default().load(&model).unwrap_err();
+    for part in [
+        "\"Conv\"",
+        "\"Magic\" (\"com.example\", not imported; node \"the_Magic\")",
+        "libonnxruntime.so",
+        "1.20",
+    ] {
         assert!(error.message().contains(part), "{part}: {error}");
     }
     assert!(!error.message().contains("Relu"), "{error}");

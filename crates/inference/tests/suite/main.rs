@@ -9,7 +9,9 @@
     reason = "small numbers"
 )]
 
+mod engines;
 mod fixtures;
 mod golden;
 mod hostile;
+mod library;
 mod models;

@@ -228,6 +228,14 @@ impl<T: Real> Forest<T> {
         Ok(())
     }
 
+    /// The bytes that the trees take.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&self.nodes[..])
+            + size_of_val(&self.trees[..])
+            + size_of_val(&self.spans[..])
+            + size_of_val(&self.weights[..])
+    }
+
     fn common(&self) -> Asks {
         let splits = self.nodes.iter().enumerate().filter(|(at, node)| node.yes as usize != *at);
         let mut kinds = splits.map(|(_, node)| node.asks & (BELOW | EQUAL));

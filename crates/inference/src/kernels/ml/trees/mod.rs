@@ -28,11 +28,15 @@ enum Precision {
 }
 
 impl Precision {
-    fn of(draft: &Draft) -> Result<Self> {
+    fn of(node: &Node<'_>, draft: &Draft) -> Result<Self> {
         Ok(if draft.double {
-            Self::Double(Box::new(Forest::grow(draft)?))
+            let forest = Forest::grow(draft)?;
+            node.holds(forest.bytes());
+            Self::Double(Box::new(forest))
         } else {
-            Self::Single(Box::new(Forest::grow(draft)?), OnceLock::new())
+            let forest = Forest::grow(draft)?;
+            node.holds(forest.bytes());
+            Self::Single(Box::new(forest), OnceLock::new())
         })
     }
 }
@@ -75,7 +79,7 @@ pub(in crate::kernels) fn regressor(node: &Node<'_>) -> Result<Kernel> {
         base: draft.base.clone(),
         post: node.word("post_transform", "NONE")?,
     };
-    let forest = Precision::of(&draft)?;
+    let forest = Precision::of(node, &draft)?;
     Ok(Box::new(move |inputs| {
         let tensor = input(inputs, 0)?;
         let scores: Vec<f32> = walked!(&forest, tensor, sums => {
@@ -107,7 +111,7 @@ pub(in crate::kernels) fn ensemble(node: &Node<'_>) -> Result<Kernel> {
         base: Vec::new(),
         post: draft::numbered(node, "post_transform", 0, &posts)?,
     };
-    let forest = Precision::of(&draft)?;
+    let forest = Precision::of(node, &draft)?;
     Ok(Box::new(move |inputs| {
         let tensor = input(inputs, 0)?;
         let (rows, columns) = table(tensor.shape())?;
@@ -139,7 +143,7 @@ pub(in crate::kernels) fn classifier(node: &Node<'_>) -> Result<Kernel> {
     };
     let draft = Draft::listed(node, "class", leaves)?;
     let classify = Classify::new(node, &draft, classes, (!ints.is_empty()).then(|| ints.clone()))?;
-    let forest = Precision::of(&draft)?;
+    let forest = Precision::of(node, &draft)?;
     Ok(Box::new(move |inputs| {
         let tensor = input(inputs, 0)?;
         let (labels, scores) =
