@@ -104,6 +104,7 @@ pub(crate) enum Command {
     Webhook(commands::webhook::Webhook),
     Deploy(commands::deploy::Deploy),
     Endpoint(commands::endpoint::Endpoint),
+    ServeEdge(commands::serve_edge::ServeEdge),
     Import(commands::import::Import),
     Sync(commands::sync::Sync),
     Export(commands::export::Export),

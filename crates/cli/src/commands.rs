@@ -27,6 +27,7 @@ pub(crate) mod retention;
 pub(crate) mod role;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod serve_edge;
 pub(crate) mod service_account;
 pub(crate) mod sync;
 pub(crate) mod tenant;
@@ -50,6 +51,7 @@ pub(crate) async fn run(command: Command, ctx: &Context) -> Result<()> {
     match command {
         Command::Init(command) => command.run(ctx),
         Command::Serve(command) => command.run(ctx),
+        Command::ServeEdge(command) => command.run(ctx),
         Command::Doctor(command) => command.run(ctx).await,
         Command::Login(command) => command.run(ctx).await,
         Command::Whoami(command) => command.run(ctx).await,

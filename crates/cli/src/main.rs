@@ -22,6 +22,7 @@ mod output;
 mod password;
 mod stdio;
 
+use std::pin::Pin;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
@@ -55,19 +56,29 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<()> {
     let context = Context::new(&cli.global);
-    if let Command::Serve(serve) = cli.command {
-        return serve.run(&context);
+    match cli.command {
+        Command::Serve(serve) => serve.run(&context),
+        Command::ServeEdge(serve) => serve.run(&context),
+        command => client(command, &context),
     }
+}
+
+/// Runs a command that is a client of a server, or works on files.
+fn client(command: Command, context: &Context) -> Result<()> {
     // A client waits for one thing at a time; a second thread would only cost start-up time.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    if cli.command.minds_signals() {
-        let result = runtime.block_on(commands::run(cli.command, &context));
+    let minds_signals = command.minds_signals();
+    // Boxed and of one type: whoever runs a future holds a copy of its code, here of all commands.
+    let command: Pin<Box<dyn Future<Output = Result<()>> + '_>> =
+        Box::pin(commands::run(command, context));
+    if minds_signals {
+        let result = runtime.block_on(command);
         runtime.shutdown_background();
         return result;
     }
     let result = runtime.block_on(async {
         tokio::select! {
-            result = commands::run(cli.command, &context) => result,
+            result = command => result,
             // Dropping the command lets it remove half-written files and restore the terminal.
             _ = tokio::signal::ctrl_c() => Err(Failure::new(Exit::Interrupted, "interrupted")),
         }

@@ -9,6 +9,7 @@
 //! | `grpc` | gRPC on the same port |
 //! | `workers` | running background work under leases |
 //! | `events`, `objects`, `backup` | front doors to what the store holds |
+//! | `edge` | models from a folder, without a database |
 //! | `telemetry`, `metrics` | logs, traces, numbers |
 //! | `config` | everything an operator can set |
 //! | `data_dir`, `process` | the folder and the process itself |
@@ -19,6 +20,7 @@
 pub mod backup;
 pub mod config;
 pub mod data_dir;
+pub mod edge;
 pub mod events;
 mod first_start;
 pub mod grpc;
@@ -33,5 +35,12 @@ pub mod telemetry;
 pub mod workers;
 
 pub use config::Config;
+
+/// What `edge` is told.
+pub mod serving {
+    pub use falaj_serving::edge::EdgeConfig;
+    pub use falaj_serving::endpoint::Runs;
+    pub use falaj_serving::ServingConfig;
+}
 pub use process::stop_signal;
 pub use serve::{Server, Started, serve, serve_with};

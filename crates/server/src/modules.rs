@@ -60,6 +60,7 @@ pub fn actions() -> Vec<&'static Action> {
         falaj_registry::ACTIONS,
         falaj_traces::ACTIONS,
         falaj_serving::ACTIONS,
+        falaj_serving::predictions::ACTIONS,
         backup::ACTIONS,
     ]
     .concat()

@@ -8,6 +8,7 @@ use falaj_oip::Limits as TensorLimits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::predictions::PredictionsConfig;
 use crate::runtime::FleetConfig;
 
 /// Engines, memory and limits of the models that answer requests.
@@ -36,6 +37,8 @@ pub struct ServingConfig {
     pub max_golden: ByteSize,
     /// How long the check of one registered model may take.
     pub profile_timeout: HumanDuration,
+    /// How requests and their answers are kept.
+    pub predictions: PredictionsConfig,
 }
 
 impl Default for ServingConfig {
@@ -50,6 +53,7 @@ impl Default for ServingConfig {
             max_elements: 16_000_000,
             max_golden: ByteSize::mib(1),
             profile_timeout: HumanDuration::from_mins(2),
+            predictions: PredictionsConfig::default(),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | [`traffic`] | which variant answers: pure decisions |
 //! | [`runtime`] | running models: instances, batches, queues, memory |
 //! | [`oip`] | the protocol's calls, over REST and gRPC |
+//! | [`edge`] | the same protocol from a folder of models, without a database |
 //! | [`predictions`] | what was predicted, kept for later |
 //!
 //! Must hold:
@@ -21,6 +22,7 @@
 mod actions;
 pub mod config;
 pub mod endpoint;
+pub mod edge;
 mod live;
 mod metrics;
 pub mod oip;
@@ -38,7 +40,7 @@ use std::sync::Arc;
 use falaj_base::Result;
 use falaj_governance::epoch::Epoch;
 use falaj_inference::runtime::{OnnxRuntime, Search};
-use falaj_inference::{Engine, Engines, ModelFile, Session};
+use falaj_inference::Engines;
 use falaj_mlflow::Places;
 use falaj_registry::Registry;
 use falaj_store::db::Db;
@@ -51,6 +53,7 @@ pub use metrics::ServingCollector;
 pub use schema::MIGRATIONS;
 
 use live::Live;
+use predictions::Predictions;
 use runtime::Fleet;
 use source::Registered;
 use tally::Tally;
@@ -70,6 +73,7 @@ struct Inner {
     epoch: Epoch,
     live: Live,
     tally: Tally,
+    predictions: Predictions,
     trials: Semaphore,
     tensors: falaj_oip::Limits,
 }
@@ -81,7 +85,8 @@ impl fmt::Debug for Serving {
 }
 
 impl Serving {
-    /// Finds the engines of this machine. A library that was named must be there and load.
+    /// Finds the engines of this machine. A library that was named must be there and load. Must be
+    /// called inside a runtime, which then writes what is predicted.
     pub fn new(
         config: ServingConfig,
         registry: Registry,
@@ -95,6 +100,12 @@ impl Serving {
             epoch: Epoch::of_row(registry.db().clone(), endpoint::store::EPOCH),
             live: Live::default(),
             tally: Tally::new(registry.tracking().reads().clone()),
+            predictions: Predictions::start(
+                config.predictions.clone(),
+                registry.db().clone(),
+                registry.tracking().objects().clone(),
+                registry.tracking().reads().clone(),
+            ),
             trials: Semaphore::new(TRIALS),
             tensors: config.tensor_limits(),
             engines,
@@ -141,14 +152,20 @@ impl Serving {
         &self.0.tensors
     }
 
-    /// Loads a model with the engine that suits it.
-    pub(crate) fn load(&self, model: &ModelFile) -> Result<Box<dyn Session>> {
-        self.0.engines.load(model)
+    /// What was predicted.
+    #[must_use]
+    pub fn predictions(&self) -> &Predictions {
+        &self.0.predictions
+    }
+
+    pub(crate) fn engines(&self) -> &Engines {
+        &self.0.engines
     }
 
     /// What is still in memory and must not be lost.
-    pub fn flush(&self) {
+    pub async fn flush(&self) {
         self.0.tally.flush();
+        self.0.predictions.log().flush().await;
     }
 }
 
@@ -158,12 +175,14 @@ pub fn module(serving: &Serving, places: &Places) -> Module {
     let service = Arc::new(serving.clone());
     Module::new("serving")
         .actions(ACTIONS)
+        .actions(predictions::ACTIONS)
         .routes(profile::http::routes(service.clone()))
         .routes(endpoint::http::routes(service.clone()))
-        .routes(oip::http::routes(&service, places))
-        .routes(oip::grpc::routes(&service, places))
+        .routes(predictions::http::routes(service.clone()))
+        .routes(oip::platform::routes(&service, places))
         .worker(profile::worker(serving))
         .worker(endpoint::follower(serving))
         .worker(serving.epoch().poller("endpoint-epoch"))
         .worker(serving.tally().worker())
+        .worker(predictions::expirer(serving.predictions()))
 }

@@ -2,23 +2,24 @@
 
 use std::sync::Arc;
 
-use falaj_base::{Error, Name, Resource, Result};
+use falaj_base::{Error, Name, Resource, Result, Scope};
 use falaj_governance::tenancy::Project;
 
 use crate::endpoint::{Endpoint, Running, Target, key_of};
+use crate::predictions::Home;
 use crate::runtime::ModelKey;
 use crate::traffic::split::{Split, Weight};
 
 /// What answers under one name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Served {
     pub(crate) name: String,
     /// What a request is authorised on.
     pub(crate) resource: Resource,
     pub(crate) arms: Vec<Arm>,
     pub(crate) paused: bool,
-    /// The share of requests that are kept.
-    pub(crate) log: f64,
+    /// The share of requests that are kept, and whose they are.
+    pub(crate) log: Option<(f64, Arc<Home>)>,
     /// What the choice of a variant by key is salted with: the endpoint, not its revision, so that
     /// a key stays where it is.
     salt: String,
@@ -40,17 +41,40 @@ pub(crate) struct Arm {
 impl Served {
     pub(crate) fn new(project: &Project, endpoint: &Endpoint) -> Result<Self> {
         let arms = endpoint.arms(project)?;
-        let weights =
-            arms.iter().map(|arm| Weight { variant: arm.variant.clone(), weight: arm.weight });
         Ok(Self {
-            split: Split::new(weights.collect())?,
+            split: Self::split(&arms)?,
             salt: endpoint.id.to_string(),
             name: endpoint.name.to_string(),
             resource: endpoint.resource(project),
             paused: endpoint.paused,
-            log: endpoint.spec.log,
+            log: (endpoint.spec.log > 0.0)
+                .then(|| (endpoint.spec.log, Arc::new(endpoint.home(project)))),
             arms,
         })
+    }
+
+    /// The same where nothing is authorised by name and nothing kept: at the edge.
+    pub(crate) fn alone(name: String, arms: Vec<Arm>) -> Result<Self> {
+        Ok(Self {
+            split: Self::split(&arms)?,
+            salt: name.clone(),
+            resource: Resource::new("endpoint", &name, Scope::Platform),
+            name,
+            paused: false,
+            log: None,
+            arms,
+        })
+    }
+
+    /// The same, answering or not.
+    pub(crate) fn paused(mut self, paused: bool) -> Self {
+        self.paused = paused;
+        self
+    }
+
+    fn split(arms: &[Arm]) -> Result<Split> {
+        let weight = |arm: &Arm| Weight { variant: arm.variant.clone(), weight: arm.weight };
+        Split::new(arms.iter().map(weight).collect())
     }
 
     /// Who answers: the version asked for, or by key, or by chance.
@@ -87,6 +111,17 @@ impl Served {
 }
 
 impl Endpoint {
+    /// Whose its predictions are.
+    pub(crate) fn home(&self, project: &Project) -> Home {
+        Home {
+            tenant: project.tenant_id,
+            project: project.id,
+            zone: project.zone.clone(),
+            endpoint: self.id,
+            resource: self.resource(project),
+        }
+    }
+
     /// What its variants run.
     pub(crate) fn arms(&self, project: &Project) -> Result<Vec<Arm>> {
         let arm = |running: &Running| {

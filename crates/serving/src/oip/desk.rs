@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use falaj_base::Result;
+use axum::extract::Request;
+use falaj_base::{Result, Timestamp};
 use falaj_oip::Limits;
 use futures::future::BoxFuture;
 
 use crate::live::Served;
+use crate::predictions::Log;
 use crate::runtime::Fleet;
 
 /// What an endpoint is looked up for.
@@ -18,6 +20,12 @@ pub(crate) enum Purpose {
 
 /// Where calls are answered, for one caller.
 pub(crate) trait Desk: Send + Sync {
+    /// Whether the caller may look at this place at all.
+    fn greet(&self) -> BoxFuture<'_, Result<()>>;
+
+    /// Whether the caller was found to be allowed to ask a model here.
+    fn may_ask(&self) -> bool;
+
     /// An endpoint that is there, for a caller who may do this with it.
     fn served<'a>(&'a self, name: &'a str, purpose: Purpose) -> BoxFuture<'a, Result<Arc<Served>>>;
 
@@ -33,4 +41,14 @@ pub(crate) trait Desk: Send + Sync {
     fn fleet(&self) -> &Fleet;
 
     fn limits(&self) -> &Limits;
+
+    /// Where requests and their answers are kept, and the time they are kept under; nowhere at the
+    /// edge.
+    fn log(&self) -> Option<(&Log, Timestamp)>;
 }
+
+/// The desk of one request, and the request as it goes on.
+pub(crate) type Opened = Result<(Arc<dyn Desk>, Request)>;
+
+/// Finds the desk of a request.
+pub(crate) type Opening = Arc<dyn Fn(Request) -> BoxFuture<'static, Opened> + Send + Sync>;

@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use falaj_base::{Ctx, Error, Result, code};
-use falaj_mlflow::{Call, Places};
+use falaj_base::{Error, Result, code};
 use falaj_oip::describe::{index_reply, refuse_overrides};
 use falaj_oip::proto::{
     ModelConfigRequest, ModelConfigResponse, ModelInferRequest, ModelInferResponse,
@@ -18,14 +17,14 @@ use falaj_oip::proto::{
     ServerReadyRequest, ServerReadyResponse,
 };
 use falaj_oip::{read_grpc, write_grpc};
-use falaj_web::{Endpoint, Routes};
+use http::Method;
 
 use super::about;
-use super::desk::{Desk, Purpose};
+use super::desk::{Desk, Opening, Purpose};
 use super::infer::{self, Of};
-use super::platform::Project;
+use super::table::{Kind, Row};
 use super::wire::{streaming, unary};
-use crate::{ENDPOINT_PREDICT, ENDPOINT_READ, ENDPOINT_WRITE, Serving};
+use crate::{ENDPOINT_PREDICT, ENDPOINT_READ, ENDPOINT_WRITE};
 
 macro_rules! method {
     ($name:literal) => {
@@ -33,69 +32,54 @@ macro_rules! method {
     };
 }
 
-pub(crate) fn routes(serving: &Arc<Serving>, places: &Places) -> Vec<Endpoint> {
-    macro_rules! one {
-        ($handler:ident) => {{
-            let serving = serving.clone();
-            unary(places, move |call, message| $handler(serving.clone(), call, message))
-        }};
-    }
-    let stream = {
-        let serving = serving.clone();
-        streaming(places, move |call, message| stream_infer(serving.clone(), call, message))
+pub(super) fn rows(open: &Opening) -> Vec<Row> {
+    let row = |path, action, summary, handler| Row {
+        method: Method::POST,
+        path,
+        kind: Kind::Grpc(action, summary),
+        handler,
     };
-    Routes::new(serving.clone())
-        .grpc(method!("ServerLive"), &ENDPOINT_READ, "Does the server run?", one!(live))
-        .grpc(method!("ServerReady"), &ENDPOINT_READ, "Does it take requests?", one!(ready))
-        .grpc(
-            method!("ModelReady"),
-            &ENDPOINT_READ,
-            "Does a model take requests?",
-            one!(model_ready),
-        )
-        .grpc(method!("ServerMetadata"), &ENDPOINT_READ, "See what the server speaks", one!(server))
-        .grpc(
-            method!("ModelMetadata"),
-            &ENDPOINT_READ,
-            "See what a model takes and gives",
-            one!(metadata),
-        )
-        .grpc(method!("ModelConfig"), &ENDPOINT_READ, "See how a model runs", one!(config))
-        .grpc(method!("ModelStatistics"), &ENDPOINT_READ, "See statistics", one!(statistics))
-        .grpc(method!("ModelInfer"), &ENDPOINT_PREDICT, "Ask a model", one!(model_infer))
-        .grpc(
-            method!("ModelStreamInfer"),
-            &ENDPOINT_PREDICT,
-            "Ask models one after another",
-            stream,
-        )
-        .grpc(method!("RepositoryIndex"), &ENDPOINT_READ, "List what can be loaded", one!(index))
-        .grpc(method!("RepositoryModelLoad"), &ENDPOINT_WRITE, "Load a model", one!(load))
-        .grpc(method!("RepositoryModelUnload"), &ENDPOINT_WRITE, "Unload a model", one!(unload))
-        .into_endpoints()
+    macro_rules! look {
+        ($name:literal, $summary:literal, $handler:ident) => {
+            row(method!($name), &ENDPOINT_READ, $summary, unary(open, $handler))
+        };
+    }
+    macro_rules! change {
+        ($name:literal, $summary:literal, $handler:ident) => {
+            row(method!($name), &ENDPOINT_WRITE, $summary, unary(open, $handler))
+        };
+    }
+    let (infer, stream) = (unary(open, model_infer), streaming(open, stream_infer));
+    vec![
+        look!("ServerLive", "Does the server run?", live),
+        look!("ServerReady", "Does it take requests?", ready),
+        look!("ModelReady", "Does a model take requests?", model_ready),
+        look!("ServerMetadata", "See what the server speaks", server),
+        look!("ModelMetadata", "See what a model takes and gives", metadata),
+        look!("ModelConfig", "See how a model runs", config),
+        look!("ModelStatistics", "See how models did", statistics),
+        look!("RepositoryIndex", "List what can be loaded", index),
+        change!("RepositoryModelLoad", "Load a model", load),
+        change!("RepositoryModelUnload", "Unload a model", unload),
+        row(method!("ModelInfer"), &ENDPOINT_PREDICT, "Ask a model", infer),
+        row(method!("ModelStreamInfer"), &ENDPOINT_PREDICT, "Ask models one by one", stream),
+    ]
 }
 
-/// A caller who may look at a project may know that the server runs.
-async fn looks(call: &Call) -> Result<()> {
-    call.ctx.authorize(&ENDPOINT_READ, &call.place.resource()).await
-}
-
-async fn live(_: Arc<Serving>, call: Call, _: ServerLiveRequest) -> Result<ServerLiveResponse> {
-    looks(&call).await?;
+async fn live(desk: Arc<dyn Desk>, _: ServerLiveRequest) -> Result<ServerLiveResponse> {
+    desk.greet().await?;
     Ok(ServerLiveResponse { live: true })
 }
 
-async fn ready(_: Arc<Serving>, call: Call, _: ServerReadyRequest) -> Result<ServerReadyResponse> {
-    looks(&call).await?;
+async fn ready(desk: Arc<dyn Desk>, _: ServerReadyRequest) -> Result<ServerReadyResponse> {
+    desk.greet().await?;
     Ok(ServerReadyResponse { ready: true })
 }
 
 async fn server(
-    _: Arc<Serving>,
-    call: Call,
-    _: ServerMetadataRequest,
+    desk: Arc<dyn Desk>, _: ServerMetadataRequest,
 ) -> Result<ServerMetadataResponse> {
-    looks(&call).await?;
+    desk.greet().await?;
     Ok(about::server().into())
 }
 
@@ -105,15 +89,13 @@ fn of<'a>(name: &'a str, version: &'a str) -> Of<'a> {
 
 /// Not there is not ready: clients ask this before they load a model.
 async fn model_ready(
-    s: Arc<Serving>,
-    call: Call,
+    desk: Arc<dyn Desk>,
     asked: ModelReadyRequest,
 ) -> Result<ModelReadyResponse> {
-    let desk = Project { serving: &s, call: &call };
-    match about::is_ready(&desk, of(&asked.name, &asked.version)).await {
+    match about::is_ready(&*desk, of(&asked.name, &asked.version)).await {
         Ok(ready) => Ok(ModelReadyResponse { ready }),
         Err(error) if *error.code() == code::NOT_FOUND => {
-            looks(&call).await?;
+            desk.greet().await?;
             Ok(ModelReadyResponse { ready: false })
         }
         Err(error) => Err(error),
@@ -121,63 +103,53 @@ async fn model_ready(
 }
 
 async fn metadata(
-    s: Arc<Serving>,
-    call: Call,
+    desk: Arc<dyn Desk>,
     asked: ModelMetadataRequest,
 ) -> Result<ModelMetadataResponse> {
-    let desk = Project { serving: &s, call: &call };
-    about::metadata(&desk, of(&asked.name, &asked.version)).await.map(Into::into)
+    about::metadata(&*desk, of(&asked.name, &asked.version)).await.map(Into::into)
 }
 
 async fn config(
-    s: Arc<Serving>,
-    call: Call,
+    desk: Arc<dyn Desk>,
     asked: ModelConfigRequest,
 ) -> Result<ModelConfigResponse> {
-    let desk = Project { serving: &s, call: &call };
-    let config = about::config(&desk, of(&asked.name, &asked.version)).await?;
+    let config = about::config(&*desk, of(&asked.name, &asked.version)).await?;
     Ok(ModelConfigResponse { config: Some(config.into()) })
 }
 
 async fn statistics(
-    s: Arc<Serving>,
-    call: Call,
+    desk: Arc<dyn Desk>,
     asked: ModelStatisticsRequest,
 ) -> Result<ModelStatisticsResponse> {
-    let desk = Project { serving: &s, call: &call };
     let served = match asked.name.as_str() {
         "" => desk.all().await?,
         name => vec![desk.served(name, Purpose::Look).await?],
     };
     let version = (!asked.version.is_empty()).then_some(asked.version.as_str());
-    about::statistics(&desk, &served, version).map(Into::into)
+    about::statistics(&*desk, &served, version).map(Into::into)
 }
 
 async fn model_infer(
-    s: Arc<Serving>,
-    call: Call,
+    desk: Arc<dyn Desk>,
     message: ModelInferRequest,
 ) -> Result<ModelInferResponse> {
     let (name, version) = (message.model_name.clone(), message.model_version.clone());
-    let desk = Project { serving: &s, call: &call };
     let request = read_grpc(message, desk.limits())?;
-    write_grpc(infer::infer(&desk, of(&name, &version), request).await?)
+    write_grpc(infer::infer(&*desk, of(&name, &version), request).await?)
 }
 
 /// An error of one request is told in the stream, which goes on; only a caller who may not ask at
 /// all is turned away.
 async fn stream_infer(
-    s: Arc<Serving>,
-    call: Call,
+    desk: Arc<dyn Desk>,
     message: ModelInferRequest,
 ) -> Result<ModelStreamInferResponse> {
-    let ctx: Ctx = call.ctx.clone();
-    match model_infer(s, call, message).await {
+    match model_infer(desk.clone(), message).await {
         Ok(answer) => Ok(ModelStreamInferResponse {
             infer_response: Some(answer),
             error_message: String::new(),
         }),
-        Err(error) if ctx.has_authorized(&ENDPOINT_PREDICT) => Ok(told(&error)),
+        Err(error) if desk.may_ask() => Ok(told(&error)),
         Err(error) => Err(error),
     }
 }
@@ -188,29 +160,25 @@ fn told(error: &Error) -> ModelStreamInferResponse {
 }
 
 async fn index(
-    s: Arc<Serving>,
-    call: Call,
+    desk: Arc<dyn Desk>,
     asked: RepositoryIndexRequest,
 ) -> Result<RepositoryIndexResponse> {
-    let desk = Project { serving: &s, call: &call };
-    about::index(&desk, asked.ready).await.map(index_reply)
+    about::index(&*desk, asked.ready).await.map(index_reply)
 }
 
 async fn load(
-    s: Arc<Serving>,
-    call: Call,
+    desk: Arc<dyn Desk>,
     asked: RepositoryModelLoadRequest,
 ) -> Result<RepositoryModelLoadResponse> {
     refuse_overrides(asked.parameters.keys().map(String::as_str))?;
-    Project { serving: &s, call: &call }.load(&asked.model_name).await?;
+    desk.load(&asked.model_name).await?;
     Ok(RepositoryModelLoadResponse {})
 }
 
 async fn unload(
-    s: Arc<Serving>,
-    call: Call,
+    desk: Arc<dyn Desk>,
     asked: RepositoryModelUnloadRequest,
 ) -> Result<RepositoryModelUnloadResponse> {
-    Project { serving: &s, call: &call }.unload(&asked.model_name).await?;
+    desk.unload(&asked.model_name).await?;
     Ok(RepositoryModelUnloadResponse {})
 }

@@ -6,127 +6,99 @@ use axum::RequestExt;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Path, Request};
 use axum::response::Response;
-use axum::routing::get;
-use falaj_base::{Error, Result, code};
-use falaj_mlflow::{Api, Call, Places};
+use axum::routing::{MethodFilter, MethodRouter, get, on};
+use falaj_base::{Action, Error, Result, code};
 use falaj_oip::describe::{read_load, read_unload};
-use falaj_web::{Doc, Endpoint, Routes};
+use falaj_web::{Doc, problem_response};
 use http::{HeaderMap, Method};
 use serde::Deserialize;
 
-use super::desk::Desk;
+use super::desk::{Desk, Opening, Purpose};
 use super::infer::Of;
-use super::platform::Project;
+use super::table::{Kind, Row};
 use super::{rest, tell};
-use crate::{ENDPOINT_PREDICT, ENDPOINT_READ, ENDPOINT_WRITE, Serving};
+use crate::{ENDPOINT_PREDICT, ENDPOINT_READ, ENDPOINT_WRITE};
 
 /// Keeps a caller with one variant of an endpoint.
 const ROUTING_KEY: &str = "x-falaj-routing-key";
 
 const JSON: &str = "application/json";
 
-/// A call that only looks.
-const fn look(summary: &'static str) -> Doc {
-    Doc { summary, takes: None, gives: Some(JSON), status: 200, query: &[] }
+const fn doc(summary: &'static str, takes: Option<&'static str>) -> Doc {
+    Doc { summary, takes, gives: Some(JSON), status: 200, query: &[] }
 }
 
-/// A call with a body.
-const fn ask(summary: &'static str) -> Doc {
-    Doc { summary, takes: Some(JSON), gives: Some(JSON), status: 200, query: &[] }
+pub(super) fn rows(open: &Opening) -> Vec<Row> {
+    let health = |path, summary, handler| Row {
+        method: Method::GET,
+        path,
+        kind: Kind::Public(doc(summary, None)),
+        handler,
+    };
+    let mut rows = vec![
+        health("/v2/health/live", "Does the server run?", get(tell::live)),
+        health("/v2/health/ready", "Does it take requests?", get(tell::ready)),
+    ];
+    macro_rules! look {
+        ($summary:literal, $handler:ident: $($path:literal),*) => {
+            $(rows.push(row(open, Method::GET, $path, &ENDPOINT_READ, $summary, $handler));)*
+        };
+    }
+    look!("See what the server speaks", server: "/v2", "/v2/");
+    look!("List models", models: "/v2/models");
+    look!("See the statistics of all models", all_statistics: "/v2/models/stats");
+    look!("See what a model takes and gives", metadata:
+        "/v2/models/{name}", "/v2/models/{name}/versions/{version}");
+    look!("Does a model take requests?", ready:
+        "/v2/models/{name}/ready", "/v2/models/{name}/versions/{version}/ready");
+    look!("See how a model runs", config:
+        "/v2/models/{name}/config", "/v2/models/{name}/versions/{version}/config");
+    look!("See how a model did", statistics:
+        "/v2/models/{name}/stats", "/v2/models/{name}/versions/{version}/stats");
+    macro_rules! ask {
+        ($action:ident, $summary:literal, $handler:ident: $($path:literal),*) => {
+            $(rows.push(row(open, Method::POST, $path, &$action, $summary, $handler));)*
+        };
+    }
+    ask!(ENDPOINT_PREDICT, "Ask a model", infer:
+        "/v2/models/{name}/infer", "/v2/models/{name}/versions/{version}/infer");
+    ask!(ENDPOINT_PREDICT, "Ask a model in MLflow's words", invocations:
+        "/endpoints/{name}/invocations");
+    ask!(ENDPOINT_READ, "List what can be loaded", index: "/v2/repository/index");
+    ask!(ENDPOINT_WRITE, "Load a model", load: "/v2/repository/models/{name}/load");
+    ask!(ENDPOINT_WRITE, "Unload a model", unload: "/v2/repository/models/{name}/unload");
+    rows
 }
 
-pub(crate) fn routes(serving: &Arc<Serving>, places: &Places) -> Vec<Endpoint> {
-    let health = Routes::new(serving.clone())
-        .public(Method::GET, "/v2/health/live", look("Does the server run?"), get(tell::live))
-        .public(Method::GET, "/v2/health/ready", look("Does it take requests?"), get(tell::ready))
-        .into_endpoints();
-    let api = Api::new(serving.clone(), places.clone());
-    let api = ["/v2", "/v2/"].into_iter().fold(api, |api, path| {
-        api.stream(Method::GET, path, &ENDPOINT_READ, look("See what the server speaks"), server)
-    });
-    let api =
-        api.stream(Method::GET, "/v2/models", &ENDPOINT_READ, look("List models"), models).stream(
-            Method::GET,
-            "/v2/models/stats",
-            &ENDPOINT_READ,
-            look("See all statistics"),
-            all_statistics,
-        );
-    let api = about(
-        api,
-        ["/v2/models/{name}", "/v2/models/{name}/versions/{version}"],
-        "See what a model takes and gives",
-        metadata,
-    );
-    let api = about(
-        api,
-        ["/v2/models/{name}/ready", "/v2/models/{name}/versions/{version}/ready"],
-        "Does a model take requests?",
-        ready,
-    );
-    let api = about(
-        api,
-        ["/v2/models/{name}/config", "/v2/models/{name}/versions/{version}/config"],
-        "See how a model runs",
-        config,
-    );
-    let api = about(
-        api,
-        ["/v2/models/{name}/stats", "/v2/models/{name}/versions/{version}/stats"],
-        "See a model's statistics",
-        statistics,
-    );
-    let infer_at = ["/v2/models/{name}/infer", "/v2/models/{name}/versions/{version}/infer"];
-    let api = infer_at.into_iter().fold(api, |api, path| {
-        api.stream(Method::POST, path, &ENDPOINT_PREDICT, ask("Ask a model"), infer)
-    });
-    let api = api
-        .stream(
-            Method::POST,
-            "/endpoints/{name}/invocations",
-            &ENDPOINT_PREDICT,
-            ask("Ask a model in MLflow's words"),
-            invocations,
-        )
-        .stream(
-            Method::POST,
-            "/v2/repository/index",
-            &ENDPOINT_READ,
-            ask("List what can be loaded"),
-            index,
-        )
-        .stream(
-            Method::POST,
-            "/v2/repository/models/{name}/load",
-            &ENDPOINT_WRITE,
-            ask("Load a model"),
-            load,
-        )
-        .stream(
-            Method::POST,
-            "/v2/repository/models/{name}/unload",
-            &ENDPOINT_WRITE,
-            ask("Unload a model"),
-            unload,
-        );
-    let mut endpoints: Vec<Endpoint> = api.into();
-    endpoints.extend(health);
-    endpoints
-}
-
-/// The same question about a model and about one of its versions.
-fn about<H, F>(
-    api: Api<Serving>,
-    paths: [&'static str; 2],
+fn row<H, F>(
+    open: &Opening,
+    method: Method,
+    path: &'static str,
+    action: &'static Action,
     summary: &'static str,
     handler: H,
-) -> Api<Serving>
+) -> Row
 where
-    H: Fn(Arc<Serving>, Call, Request) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Result<Response>> + Send,
+    H: Fn(Arc<dyn Desk>, Request) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<Response>> + Send + 'static,
 {
-    paths.into_iter().fold(api, |api, path| {
-        api.stream(Method::GET, path, &ENDPOINT_READ, look(summary), handler.clone())
+    let takes = (method == Method::POST).then_some(JSON);
+    let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
+    let handler = answering(filter, open.clone(), handler);
+    Row { method, path, kind: Kind::Rest(action, doc(summary, takes)), handler }
+}
+
+fn answering<H, F>(filter: MethodFilter, open: Opening, handler: H) -> MethodRouter
+where
+    H: Fn(Arc<dyn Desk>, Request) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<Response>> + Send + 'static,
+{
+    on(filter, move |request: Request| async move {
+        let answer = async {
+            let (desk, request) = open(request).await?;
+            handler(desk, request).await
+        };
+        answer.await.unwrap_or_else(|error| problem_response(&error))
     })
 }
 
@@ -145,12 +117,12 @@ impl Named {
         Ok(named)
     }
 
-    fn of_with<'a>(&'a self, headers: &'a HeaderMap) -> Of<'a> {
+    fn asked<'a>(&'a self, headers: &'a HeaderMap) -> Of<'a> {
         let key = headers.get(ROUTING_KEY).and_then(|value| value.to_str().ok());
-        Of { name: &self.name, version: self.version.as_deref(), key }
+        Of { key, ..self.model() }
     }
 
-    fn of_model(&self) -> Of<'_> {
+    fn model(&self) -> Of<'_> {
         Of { name: &self.name, version: self.version.as_deref(), key: None }
     }
 }
@@ -161,72 +133,67 @@ async fn body(request: Request) -> Result<Bytes> {
     })
 }
 
-async fn infer(s: Arc<Serving>, call: Call, mut request: Request) -> Result<Response> {
+async fn infer(desk: Arc<dyn Desk>, mut request: Request) -> Result<Response> {
     let named = Named::of(&mut request).await?;
-    let desk = Project { serving: &s, call: &call };
     let headers = std::mem::take(request.headers_mut());
-    rest::infer(&desk, named.of_with(&headers), &headers, body(request).await?).await
+    rest::infer(&*desk, named.asked(&headers), &headers, body(request).await?).await
 }
 
-async fn invocations(s: Arc<Serving>, call: Call, mut request: Request) -> Result<Response> {
+async fn invocations(desk: Arc<dyn Desk>, mut request: Request) -> Result<Response> {
     let named = Named::of(&mut request).await?;
-    let desk = Project { serving: &s, call: &call };
     let headers = std::mem::take(request.headers_mut());
-    rest::invocations(&desk, named.of_with(&headers), &headers, body(request).await?).await
+    rest::invocations(&*desk, named.asked(&headers), &headers, body(request).await?).await
 }
 
-async fn server(_: Arc<Serving>, call: Call, _: Request) -> Result<Response> {
-    call.ctx.authorize(&ENDPOINT_READ, &call.place.resource()).await?;
+async fn server(desk: Arc<dyn Desk>, _: Request) -> Result<Response> {
+    desk.greet().await?;
     Ok(tell::server())
 }
 
-async fn models(s: Arc<Serving>, call: Call, _: Request) -> Result<Response> {
-    tell::models(&Project { serving: &s, call: &call }).await
+async fn models(desk: Arc<dyn Desk>, _: Request) -> Result<Response> {
+    tell::models(&*desk).await
 }
 
-async fn all_statistics(s: Arc<Serving>, call: Call, _: Request) -> Result<Response> {
-    let desk = Project { serving: &s, call: &call };
+async fn all_statistics(desk: Arc<dyn Desk>, _: Request) -> Result<Response> {
     let all = desk.all().await?;
-    tell::statistics(&desk, &all, None)
+    tell::statistics(&*desk, &all, None)
 }
 
-async fn metadata(s: Arc<Serving>, call: Call, mut request: Request) -> Result<Response> {
+async fn metadata(desk: Arc<dyn Desk>, mut request: Request) -> Result<Response> {
     let named = Named::of(&mut request).await?;
-    tell::metadata(&Project { serving: &s, call: &call }, named.of_model()).await
+    tell::metadata(&*desk, named.model()).await
 }
 
-async fn ready(s: Arc<Serving>, call: Call, mut request: Request) -> Result<Response> {
+async fn ready(desk: Arc<dyn Desk>, mut request: Request) -> Result<Response> {
     let named = Named::of(&mut request).await?;
-    tell::model_ready(&Project { serving: &s, call: &call }, named.of_model()).await
+    tell::model_ready(&*desk, named.model()).await
 }
 
-async fn config(s: Arc<Serving>, call: Call, mut request: Request) -> Result<Response> {
+async fn config(desk: Arc<dyn Desk>, mut request: Request) -> Result<Response> {
     let named = Named::of(&mut request).await?;
-    tell::config(&Project { serving: &s, call: &call }, named.of_model()).await
+    tell::config(&*desk, named.model()).await
 }
 
-async fn statistics(s: Arc<Serving>, call: Call, mut request: Request) -> Result<Response> {
+async fn statistics(desk: Arc<dyn Desk>, mut request: Request) -> Result<Response> {
     let named = Named::of(&mut request).await?;
-    let desk = Project { serving: &s, call: &call };
-    let served = desk.served(&named.name, super::Purpose::Look).await?;
-    tell::statistics(&desk, &[served], named.version.as_deref())
+    let served = desk.served(&named.name, Purpose::Look).await?;
+    tell::statistics(&*desk, &[served], named.version.as_deref())
 }
 
-async fn index(s: Arc<Serving>, call: Call, request: Request) -> Result<Response> {
-    let desk = Project { serving: &s, call: &call };
-    tell::index(&desk, &body(request).await?).await
+async fn index(desk: Arc<dyn Desk>, request: Request) -> Result<Response> {
+    tell::index(&*desk, &body(request).await?).await
 }
 
-async fn load(s: Arc<Serving>, call: Call, mut request: Request) -> Result<Response> {
+async fn load(desk: Arc<dyn Desk>, mut request: Request) -> Result<Response> {
     let named = Named::of(&mut request).await?;
     read_load(&body(request).await?)?;
-    Project { serving: &s, call: &call }.load(&named.name).await?;
+    desk.load(&named.name).await?;
     Ok(tell::done())
 }
 
-async fn unload(s: Arc<Serving>, call: Call, mut request: Request) -> Result<Response> {
+async fn unload(desk: Arc<dyn Desk>, mut request: Request) -> Result<Response> {
     let named = Named::of(&mut request).await?;
     read_unload(&body(request).await?)?;
-    Project { serving: &s, call: &call }.unload(&named.name).await?;
+    desk.unload(&named.name).await?;
     Ok(tell::done())
 }

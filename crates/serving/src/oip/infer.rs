@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use falaj_base::Result;
+use falaj_inference::Tensor;
 use falaj_oip::{Request, Response, Value, classes};
+use uuid::Uuid;
 
 use super::desk::{Desk, Purpose};
 use crate::live::{Arm, Served};
+use crate::predictions::Prediction;
 use crate::runtime::{Ask, Priority};
 
 /// The parameter of a request that keeps it with one variant.
@@ -27,30 +30,75 @@ pub(super) struct Of<'a> {
 pub(super) async fn infer(desk: &dyn Desk, of: Of<'_>, request: Request) -> Result<Response> {
     let served = desk.served(of.name, Purpose::Predict).await?;
     let (outputs, asked) = (request.output_names(), request.asked());
-    let key = request.parameters.iter().find_map(|(name, value)| match value {
-        Value::Text(text) if name == ROUTING_KEY => Some(text.as_str()),
+    let key = request.parameters.into_iter().find_map(|(name, value)| match value {
+        Value::Text(text) if name == ROUTING_KEY => Some(text),
         _ => None,
     });
-    let arm = pick(&served, of.version, key.or(of.key))?;
+    let key = key.or_else(|| of.key.map(str::to_owned));
+    let arm = pick(&served, of.version, key.as_deref())?;
     let ask = Ask {
         inputs: Arc::new(request.inputs),
         outputs,
         deadline: request.timeout.map(|timeout| Instant::now() + timeout),
         priority: priority(request.priority),
     };
-    let answer = desk.fleet().infer(&arm.key, ask).await?;
+    let answered = answered(desk, &served, arm, ask, key).await?;
+    let mut parameters = vec![("variant".to_owned(), Value::Text(arm.variant.to_string()))];
+    if let Some(id) = answered.kept {
+        parameters.push(("prediction_id".to_owned(), Value::Text(id.to_string())));
+    }
     let mut response = Response {
         model: served.name.clone(),
         version: arm.version.to_string(),
         id: request.id,
-        parameters: vec![("variant".to_owned(), Value::Text(arm.variant.to_string()))],
-        outputs: answer.outputs,
+        parameters,
+        outputs: answered.outputs,
     };
     if asked.outputs.iter().any(|wanted| wanted.classes > 0) {
         let model = desk.fleet().model(&arm.key).await?;
         classes::classify(&mut response, &asked, model.metadata())?;
     }
     Ok(response)
+}
+
+/// What a model answered, and the id under which that is kept.
+pub(super) struct Answered {
+    pub(super) outputs: Vec<(String, Tensor)>,
+    pub(super) kept: Option<Uuid>,
+}
+
+/// Asks one variant, and keeps the share of requests that the endpoint wants kept.
+pub(super) async fn answered(
+    desk: &dyn Desk,
+    served: &Served,
+    arm: &Arm,
+    ask: Ask,
+    key: Option<String>,
+) -> Result<Answered> {
+    let log = served.log.as_ref().filter(|(share, _)| *share >= 1.0 || random() < *share);
+    let Some((log, (_, home), now)) = log.and_then(|to| desk.log().map(|(log, now)| (log, to, now)))
+    else {
+        let outputs = desk.fleet().infer(&arm.key, ask).await?.outputs;
+        return Ok(Answered { outputs, kept: None });
+    };
+    let (inputs, began) = (ask.inputs.clone(), Instant::now());
+    let outputs = desk.fleet().infer(&arm.key, ask).await?.outputs;
+    let id = Uuid::now_v7();
+    let taken = log.offer(
+        home,
+        Prediction {
+            id,
+            at: now,
+            model: served.name.as_str().into(),
+            version: arm.version.clone(),
+            variant: arm.variant.as_str().into(),
+            key,
+            inputs,
+            outputs: Arc::new(outputs.clone()),
+            latency: began.elapsed(),
+        },
+    );
+    Ok(Answered { outputs, kept: taken.then_some(id) })
 }
 
 pub(super) fn pick<'a>(
@@ -61,12 +109,13 @@ pub(super) fn pick<'a>(
     served.choose(version, key, drawn(served, key))
 }
 
-/// A number from 0 to 1, where one is needed: nobody is hurt if it can be guessed.
-#[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
 fn drawn(served: &Served, key: Option<&str>) -> f64 {
-    if key.is_some() || served.arms.len() < 2 {
-        return 0.0;
-    }
+    if key.is_some() || served.arms.len() < 2 { 0.0 } else { random() }
+}
+
+/// A number from 0 to 1: nobody is hurt if it can be guessed.
+#[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
+fn random() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     (random >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -7,14 +7,13 @@
 //! Not here: the protocol's bytes (`falaj_oip`).
 
 mod about;
-mod desk;
+pub(crate) mod desk;
 pub mod edge;
-pub(crate) mod grpc;
-pub(crate) mod http;
+mod grpc;
+mod http;
 mod infer;
-mod platform;
+pub(crate) mod platform;
 mod rest;
+pub(crate) mod table;
 mod tell;
 mod wire;
-
-use desk::Purpose;

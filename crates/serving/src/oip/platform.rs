@@ -2,28 +2,72 @@
 
 use std::sync::Arc;
 
-use falaj_base::{Name, Result};
-use falaj_mlflow::Call;
+use axum::extract::Request;
+use falaj_base::{Ctx, Error, Name, Result, Timestamp};
+use falaj_mlflow::{Call, Places};
 use falaj_oip::Limits;
+use falaj_web::{Endpoint, Routes};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::desk::{Desk, Purpose};
+use super::desk::{Desk, Opened, Opening, Purpose};
+use super::table::{Kind, rows};
 use crate::endpoint::store;
 use crate::live::Served;
+use crate::predictions::Log;
 use crate::runtime::Fleet;
 use crate::{ENDPOINT_PREDICT, ENDPOINT_READ, Serving};
 
-/// One caller at the endpoints of one project.
-pub(super) struct Project<'a> {
-    pub(super) serving: &'a Serving,
-    pub(super) call: &'a Call,
+/// Every call of the protocol, about the project that a request names.
+pub(crate) fn routes(serving: &Arc<Serving>, places: &Places) -> Vec<Endpoint> {
+    let routes = rows(&opening(serving, places)).into_iter().fold(
+        Routes::new(serving.clone()),
+        |routes, row| match row.kind {
+            Kind::Public(doc) => routes.public(row.method, row.path, doc, row.handler),
+            Kind::Rest(action, doc) => routes.raw(row.method, row.path, action, doc, row.handler),
+            Kind::Grpc(action, summary) => routes.grpc(row.path, action, summary, row.handler),
+        },
+    );
+    routes.into_endpoints()
 }
 
-impl Project<'_> {
+fn opening(serving: &Arc<Serving>, places: &Places) -> Opening {
+    let (serving, places) = (serving.clone(), places.clone());
+    Arc::new(move |request| open(serving.clone(), places.clone(), request).boxed())
+}
+
+async fn open(serving: Arc<Serving>, places: Places, request: Request) -> Opened {
+    let (parts, body) = request.into_parts();
+    let ctx = parts.extensions.get::<Ctx>().cloned();
+    let ctx = ctx.ok_or_else(|| Error::internal("the request has no context"))?;
+    let place = places.of(&ctx, &parts).await?;
+    let call = Call { ctx, place, connection: None };
+    Ok((Arc::new(Project { serving, call }), Request::from_parts(parts, body)))
+}
+
+/// One caller at the endpoints of one project.
+struct Project {
+    serving: Arc<Serving>,
+    call: Call,
+}
+
+impl Project {
+    async fn found(&self, name: &str, purpose: Purpose) -> Result<Arc<Served>> {
+        let Call { ctx, place, .. } = &self.call;
+        let action = match purpose {
+            Purpose::Look => &ENDPOINT_READ,
+            Purpose::Predict => &ENDPOINT_PREDICT,
+        };
+        let served = self.serving.served(ctx, place, name, action).await?;
+        if purpose == Purpose::Predict {
+            self.serving.tally().count(ctx, &served.resource, self.serving.db().now());
+        }
+        Ok(served)
+    }
+
     async fn all_served(&self) -> Result<Vec<Arc<Served>>> {
-        let Call { ctx, place, .. } = self.call;
-        ctx.authorize(&ENDPOINT_READ, &place.resource()).await?;
+        self.greet().await?;
+        let Call { ctx, place, .. } = &self.call;
         let (id, most) = (place.id, self.serving.config().max_endpoints);
         let found = self.serving.db().read(move |tx| store::list(tx, id, "", most)).await?;
         let visible =
@@ -32,27 +76,25 @@ impl Project<'_> {
     }
 
     async fn pause(&self, name: &str, paused: bool) -> Result<()> {
-        let Call { ctx, place, .. } = self.call;
-        let name = Name::new(name)?;
+        let Call { ctx, place, .. } = &self.call;
+        // A name that nothing can have is that of nothing.
+        let name = Name::new(name).map_err(|_| Error::not_found("endpoint", name))?;
         self.serving.pause_endpoint(ctx, place, name, paused).await.map(drop)
     }
 }
 
-impl Desk for Project<'_> {
+impl Desk for Project {
+    fn greet(&self) -> BoxFuture<'_, Result<()>> {
+        let Call { ctx, place, .. } = &self.call;
+        async move { ctx.authorize(&ENDPOINT_READ, &place.resource()).await }.boxed()
+    }
+
+    fn may_ask(&self) -> bool {
+        self.call.ctx.has_authorized(&ENDPOINT_PREDICT)
+    }
+
     fn served<'a>(&'a self, name: &'a str, purpose: Purpose) -> BoxFuture<'a, Result<Arc<Served>>> {
-        async move {
-            let Call { ctx, place, .. } = self.call;
-            let action = match purpose {
-                Purpose::Look => &ENDPOINT_READ,
-                Purpose::Predict => &ENDPOINT_PREDICT,
-            };
-            let served = self.serving.served(ctx, place, name, action).await?;
-            if purpose == Purpose::Predict {
-                self.serving.tally().count(ctx, &served.resource, self.serving.db().now());
-            }
-            Ok(served)
-        }
-        .boxed()
+        self.found(name, purpose).boxed()
     }
 
     fn all(&self) -> BoxFuture<'_, Result<Vec<Arc<Served>>>> {
@@ -73,5 +115,9 @@ impl Desk for Project<'_> {
 
     fn limits(&self) -> &Limits {
         self.serving.tensor_limits()
+    }
+
+    fn log(&self) -> Option<(&Log, Timestamp)> {
+        Some((self.serving.predictions().log(), self.serving.db().now()))
     }
 }

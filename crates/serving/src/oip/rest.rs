@@ -15,6 +15,7 @@ const LENGTH: HeaderName = HeaderName::from_static(HEADER_LENGTH);
 /// Who answered, for callers whose reply has no place to say it.
 const VERSION: HeaderName = HeaderName::from_static("x-falaj-model-version");
 const VARIANT: HeaderName = HeaderName::from_static("x-falaj-variant");
+const PREDICTION: HeaderName = HeaderName::from_static("x-falaj-prediction-id");
 
 /// Answers `…/infer`.
 pub(super) async fn infer(
@@ -55,13 +56,17 @@ pub(super) async fn invocations(
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let scheme = Scheme { metadata: model.metadata(), columns: &arm.columns };
     let scored = scoring::read(&body, kind, scheme, desk.limits())?;
-    let answer = desk.fleet().infer(&arm.key, Ask::new(scored.inputs)).await?;
-    let written = scoring::write(&answer.outputs, model.metadata(), scored.form)?;
+    let key = of.key.map(str::to_owned);
+    let answered = infer::answered(desk, &served, arm, Ask::new(scored.inputs), key).await?;
+    let written = scoring::write(&answered.outputs, model.metadata(), scored.form)?;
     let mut reply = Response::new(Body::from(written));
     let headers = reply.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let text = |text: &str| HeaderValue::from_str(text).map_err(Error::internal);
     headers.insert(VERSION, text(&arm.version)?);
     headers.insert(VARIANT, text(arm.variant.as_str())?);
+    if let Some(id) = answered.kept {
+        headers.insert(PREDICTION, text(&id.to_string())?);
+    }
     Ok(reply)
 }

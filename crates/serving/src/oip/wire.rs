@@ -1,12 +1,12 @@
 //! gRPC's frames around our handlers: one message in and one out, or many.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::routing::{MethodRouter, post};
-use falaj_base::{Ctx, Error, ErrorKind, Result};
-use falaj_mlflow::{Call, Places};
+use falaj_base::{Error, ErrorKind, Result};
 use falaj_web::{grpc_code, problem_response};
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
@@ -16,44 +16,46 @@ use tonic::server::{Grpc, StreamingService, UnaryService};
 use tonic::{Status, Streaming};
 use tonic_prost::ProstCodec;
 
+use super::desk::{Desk, Opening};
+
 /// The largest message that is read, unpacked.
 const MAX_MESSAGE: usize = 64 << 20;
 
 /// A method with one message each way.
-pub(super) fn unary<Q, R, H, F>(places: &Places, handler: H) -> MethodRouter
+pub(super) fn unary<Q, R, H, F>(open: &Opening, handler: H) -> MethodRouter
 where
     Q: Message + Default + 'static,
     R: Message + Default + 'static,
-    H: Fn(Call, Q) -> F + Clone + Send + Sync + 'static,
+    H: Fn(Arc<dyn Desk>, Q) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Result<R>> + Send + 'static,
 {
-    let places = places.clone();
+    let open = open.clone();
     post(move |request: Request| async move {
-        let (call, request) = match open(&places, request).await {
+        let (desk, request) = match open(request).await {
             Ok(opened) => opened,
             Err(error) => return problem_response(&error),
         };
-        grpc::<Q, R>().unary(One { call, handler }, request).await.map(Body::new)
+        grpc::<Q, R>().unary(One { desk, handler }, request).await.map(Body::new)
     })
 }
 
 /// A method with many messages each way; each is answered before the next is read.
 ///
 /// The first is answered before the reply begins: what the caller may do must be known by then.
-pub(super) fn streaming<Q, R, H, F>(places: &Places, handler: H) -> MethodRouter
+pub(super) fn streaming<Q, R, H, F>(open: &Opening, handler: H) -> MethodRouter
 where
     Q: Message + Default + 'static,
     R: Message + Default + 'static,
-    H: Fn(Call, Q) -> F + Clone + Send + Sync + 'static,
+    H: Fn(Arc<dyn Desk>, Q) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Result<R>> + Send + 'static,
 {
-    let places = places.clone();
+    let open = open.clone();
     post(move |request: Request| async move {
-        let (call, request) = match open(&places, request).await {
+        let (desk, request) = match open(request).await {
             Ok(opened) => opened,
             Err(error) => return problem_response(&error),
         };
-        grpc::<Q, R>().streaming(Many { call, handler }, request).await.map(Body::new)
+        grpc::<Q, R>().streaming(Many { desk, handler }, request).await.map(Body::new)
     })
 }
 
@@ -67,14 +69,6 @@ fn grpc<Q: Message + Default + 'static, R: Message + Default + 'static>() -> Grp
         .send_compressed(CompressionEncoding::Deflate)
 }
 
-async fn open(places: &Places, request: Request) -> Result<(Call, http::Request<Body>)> {
-    let (parts, body) = request.into_parts();
-    let ctx = parts.extensions.get::<Ctx>().cloned();
-    let ctx = ctx.ok_or_else(|| Error::internal("the request has no context"))?;
-    let place = places.of(&ctx, &parts).await?;
-    Ok((Call { ctx, place, connection: None }, Request::from_parts(parts, body)))
-}
-
 /// An error as gRPC tells it.
 pub(super) fn status(error: &Error) -> Status {
     if error.kind() == ErrorKind::Internal {
@@ -84,7 +78,7 @@ pub(super) fn status(error: &Error) -> Status {
 }
 
 struct One<H> {
-    call: Call,
+    desk: Arc<dyn Desk>,
     handler: H,
 }
 
@@ -92,21 +86,21 @@ impl<Q, R, H, F> UnaryService<Q> for One<H>
 where
     Q: Send + 'static,
     R: Send + 'static,
-    H: Fn(Call, Q) -> F,
+    H: Fn(Arc<dyn Desk>, Q) -> F,
     F: Future<Output = Result<R>> + Send + 'static,
 {
     type Response = R;
     type Future = BoxFuture<'static, std::result::Result<tonic::Response<R>, Status>>;
 
     fn call(&mut self, request: tonic::Request<Q>) -> Self::Future {
-        let answer = (self.handler)(self.call.clone(), request.into_inner());
+        let answer = (self.handler)(self.desk.clone(), request.into_inner());
         async move { answer.await.map(tonic::Response::new).map_err(|error| status(&error)) }
             .boxed()
     }
 }
 
 struct Many<H> {
-    call: Call,
+    desk: Arc<dyn Desk>,
     handler: H,
 }
 
@@ -116,7 +110,7 @@ impl<Q, R, H, F> StreamingService<Q> for Many<H>
 where
     Q: Send + 'static,
     R: Send + 'static,
-    H: Fn(Call, Q) -> F + Clone + Send + 'static,
+    H: Fn(Arc<dyn Desk>, Q) -> F + Clone + Send + 'static,
     F: Future<Output = Result<R>> + Send + 'static,
 {
     type Response = R;
@@ -124,16 +118,16 @@ where
     type Future = BoxFuture<'static, std::result::Result<tonic::Response<Replies<R>>, Status>>;
 
     fn call(&mut self, request: tonic::Request<Streaming<Q>>) -> Self::Future {
-        let (call, handler) = (self.call.clone(), self.handler.clone());
+        let (desk, handler) = (self.desk.clone(), self.handler.clone());
         async move {
             let mut messages = request.into_inner();
             let Some(first) = messages.message().await? else {
                 return Err(Status::invalid_argument("the stream ended before its first request"));
             };
-            let first = handler(call.clone(), first).await.map_err(|error| status(&error))?;
+            let first = handler(desk.clone(), first).await.map_err(|error| status(&error))?;
             let rest = messages.then(move |message| {
-                let (call, handler) = (call.clone(), handler.clone());
-                async move { handler(call, message?).await.map_err(|error| status(&error)) }
+                let (desk, handler) = (desk.clone(), handler.clone());
+                async move { handler(desk, message?).await.map_err(|error| status(&error)) }
             });
             let replies: Replies<R> = Box::pin(stream::iter([Ok(first)]).chain(rest));
             Ok(tonic::Response::new(replies))

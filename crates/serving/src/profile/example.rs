@@ -7,9 +7,9 @@ use falaj_oip::scoring::Scheme;
 use falaj_oip::{Limits, scoring};
 
 /// Where MLflow keeps the example, in the shape that its scoring takes.
-pub(super) const FILE: &str = "serving_input_example.json";
+pub(crate) const FILE: &str = "serving_input_example.json";
 /// The largest that is read.
-pub(super) const MAX_BYTES: u64 = 4 << 20;
+pub(crate) const MAX_BYTES: u64 = 4 << 20;
 
 /// How many rows are tried: enough for batches of 2, 3 and half of them to differ.
 pub(super) const ROWS: usize = 8;

@@ -3,12 +3,13 @@
 use bytes::Bytes;
 use falaj_base::{Error, ErrorKind, Result, code};
 use falaj_inference::golden::{Golden, batch_invariance};
-use falaj_inference::{ModelFile, Session, run};
+use falaj_inference::{Engine, Metadata, ModelFile, Session, run};
 
 use super::codec;
 use super::example::{self, made_up, repeated};
 use super::record::{Invariance, Profile, State};
 use crate::Serving;
+use crate::config::ServingConfig;
 
 /// What was found, and the golden pair in its kept form.
 pub(super) struct Made {
@@ -25,14 +26,19 @@ impl Serving {
         example: Option<Bytes>,
     ) -> Result<Made> {
         let _turn = self.0.trials.acquire().await.map_err(Error::internal)?;
-        let serving = self.clone();
-        let unknown = profile.clone();
+        let (serving, columns) = (self.clone(), profile.columns.clone());
         let trial = tokio::task::spawn_blocking(move || {
-            serving.measure(&mut profile, model, example.as_ref()).map(|golden| (profile, golden))
+            measure(serving.engines(), model, example.as_ref(), &columns, serving.config())
         });
         let allowed = self.config().profile_timeout.into();
         let refused = match tokio::time::timeout(allowed, trial).await {
-            Ok(Ok(Ok((profile, golden)))) => return Ok(Made { profile, golden }),
+            Ok(Ok(Ok(measured))) => {
+                profile.describe(&measured.metadata);
+                profile.engine = Some(measured.engine.to_owned());
+                profile.batch = Some(measured.batch);
+                profile.golden = measured.golden.as_ref().map(|(_, source)| (*source).to_owned());
+                return Ok(Made { profile, golden: measured.golden.map(|(kept, _)| kept) });
+            }
             Ok(Ok(Err(error))) if is_the_models(&error) => error.message().to_owned(),
             Ok(Ok(Err(error))) => return Err(error),
             Ok(Err(_)) => "the model is refused: trying it failed".to_owned(),
@@ -41,45 +47,52 @@ impl Serving {
                 self.config().profile_timeout
             ),
         };
-        let profile = Profile { state: State::Refused, reason: Some(refused), ..unknown };
+        let profile = Profile { state: State::Refused, reason: Some(refused), ..profile };
         Ok(Made { profile, golden: None })
     }
+}
 
-    /// Fills in what the model is and how it answers; gives the golden pair.
-    fn measure(
-        &self,
-        profile: &mut Profile,
-        model: Bytes,
-        example: Option<&Bytes>,
-    ) -> Result<Option<Vec<u8>>> {
-        let model = ModelFile::read(model, &self.config().model_limits())?;
-        let mut session = self.load(&model)?;
-        let session = session.as_mut();
-        profile.engine = Some(session.engine().to_owned());
-        profile.describe(session.metadata());
-        let own = example.and_then(|text| {
-            example::of_file(text, session.metadata(), &profile.columns, self.tensor_limits())
-        });
-        let kind = if own.is_some() { "example" } else { "made_up" };
-        let inputs = match &own {
-            Some(own) => own.clone(),
-            None => made_up(session.metadata(), example::ROWS)?,
-        };
-        let golden = golden(session, inputs);
-        profile.batch = Some(match &golden {
-            Ok(golden) => invariance(session, golden),
-            Err(error) => Invariance::Unknown { why: error.message().to_owned() },
-        });
-        // The author's own example must run; made-up data may be outside of what a model takes.
-        let golden = match golden {
-            Err(error) if own.is_some() => return Err(error),
-            golden => golden.ok(),
-        };
-        let kept = golden.as_ref().map(codec::encode).transpose()?;
-        let kept = kept.filter(|kept| kept.len() <= self.config().max_golden.as_usize());
-        profile.golden = kept.is_some().then(|| kind.to_owned());
-        Ok(kept)
-    }
+/// What a model is, and how it answers.
+pub(crate) struct Measured {
+    pub(crate) engine: &'static str,
+    pub(crate) metadata: Metadata,
+    pub(crate) batch: Invariance,
+    /// The golden pair in its kept form, and where its inputs are from.
+    pub(crate) golden: Option<(Vec<u8>, &'static str)>,
+}
+
+/// Loads a model, and tries it on its own example or on made-up inputs.
+pub(crate) fn measure(
+    engines: &dyn Engine,
+    model: Bytes,
+    example: Option<&Bytes>,
+    columns: &[String],
+    config: &ServingConfig,
+) -> Result<Measured> {
+    let model = ModelFile::read(model, &config.model_limits())?;
+    let mut session = engines.load(&model)?;
+    let session = session.as_mut();
+    let (engine, metadata) = (session.engine(), session.metadata().clone());
+    let limits = config.tensor_limits();
+    let own = example.and_then(|text| example::of_file(text, &metadata, columns, &limits));
+    let source = if own.is_some() { "example" } else { "made_up" };
+    let inputs = match &own {
+        Some(own) => own.clone(),
+        None => made_up(&metadata, example::ROWS)?,
+    };
+    let golden = golden(session, inputs);
+    let batch = match &golden {
+        Ok(golden) => invariance(session, golden),
+        Err(error) => Invariance::Unknown { why: error.message().to_owned() },
+    };
+    // The author's own example must run; made-up data may be outside of what a model takes.
+    let golden = match golden {
+        Err(error) if own.is_some() => return Err(error),
+        golden => golden.ok(),
+    };
+    let kept = golden.as_ref().map(codec::encode).transpose()?;
+    let kept = kept.filter(|kept| kept.len() <= config.max_golden.as_usize());
+    Ok(Measured { engine, metadata, batch, golden: kept.map(|kept| (kept, source)) })
 }
 
 fn golden(

@@ -28,6 +28,8 @@ pub(crate) mod store;
 mod worker;
 
 pub(crate) use codec::decode as decode_golden;
+pub(crate) use example::{FILE as EXAMPLE, MAX_BYTES as MAX_EXAMPLE};
 pub(crate) use files::Files;
+pub(crate) use make::measure;
 pub use record::{Invariance, Port, Profile, State};
 pub(crate) use worker::worker;
