@@ -132,9 +132,9 @@ DIFFERENCES = {
     ("logged_models.life", "DELETE logged-models/{id}: again"): Difference(200, 404, NOT_FOUND, ABSENT),
     ("logged_models.life", "PATCH logged-models/{id}: deleted"): Difference(200, 404, NOT_FOUND, ABSENT),
     ("logged_models.life", "PATCH logged-models/{id}: bogus status"): Difference(200, 400, BAD_REQUEST, UNKNOWN_ENUM),
-    **{("logged_models.life", f"POST logged-models/{{id}}/params: {what}"): Difference(
-        400, 200, None, "a parameter that is there already stays as it is, and sending it again is no error")
-       for what in ("same again", "changed")},
+    ("logged_models.life", "POST logged-models/{id}/params: same again"): Difference(
+        400, 200, None, "a parameter that is sent again with its value is no change: a reply may have been lost"),
+    ("logged_models.life", "POST logged-models/{id}/params: changed"): Difference(400, 400, BAD_REQUEST, ONE_CODE),
     ("logged_models.life", "POST logged-models/{id}/params: bad key"): Difference(
         200, 400, BAD_REQUEST, "keys are checked as those of runs are"),
     ("logged_models.search", "PATCH logged-models/{id}: delta"): Difference(200, 200, None, NAN),
@@ -155,7 +155,7 @@ DIFFERENCES = {
     ("logged_models.create", "POST logged-models: unknown run"): Difference(
         200, 404, NOT_FOUND, "every id that a request names must be there"),
     ("logged_models.create", "POST logged-models: param twice"): Difference(
-        400, 200, None, "a parameter that is given twice is no error"),
+        400, 400, BAD_REQUEST, ONE_CODE),
     ("logged_models.metrics", "POST runs/log-metric: unknown model"): Difference(
         400, 404, NOT_FOUND, "every id that a request names must be there"),
     **{("logged_models.search", f"POST logged-models/search: {filter}"): Difference(400, 200, None, MORE_FILTERS)

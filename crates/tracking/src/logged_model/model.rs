@@ -1,7 +1,9 @@
 //! What a logged model is.
 
+use std::collections::HashMap;
+
 use falaj_base::Result;
-use falaj_mlflow::error::invalid;
+use falaj_mlflow::error::{invalid, refused};
 use falaj_store::db::{FromValue, Value};
 use serde_json::{Value as Json, json};
 
@@ -93,4 +95,51 @@ pub struct LoggedModel {
     pub params: Vec<(String, String)>,
     pub tags: Vec<(String, String)>,
     pub metrics: Vec<ModelMetric>,
+}
+
+/// Refuses to change a parameter: one that is there, or is given twice, has one value. Sending it
+/// again is no change: a reply may have been lost.
+pub(super) fn check_params(had: &[(String, String)], new: &[(String, String)]) -> Result<()> {
+    let mut known: HashMap<&str, &str> = HashMap::new();
+    for (key, value) in had.iter().chain(new) {
+        let old = *known.entry(key).or_insert(value);
+        if old != value {
+            let short = |text: &str| text.chars().take(250).collect::<String>();
+            return Err(refused(format!(
+                "Changing param values is not allowed. Param with key='{key}' was already logged \
+                 with value='{}'. Attempted logging new value '{}'.",
+                short(old),
+                short(value)
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_has_one_value() {
+        let pairs = |all: &[(&str, &str)]| -> Vec<(String, String)> {
+            all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let had = pairs(&[("a", "1"), ("empty", "")]);
+        for (new, fine) in [
+            (pairs(&[]), true),
+            (pairs(&[("b", "1")]), true),
+            (pairs(&[("a", "1"), ("empty", "")]), true),
+            (pairs(&[("a", "2")]), false),
+            (pairs(&[("empty", "x")]), false),
+            (pairs(&[("a", "")]), false),
+            (pairs(&[("b", "1"), ("b", "1")]), true),
+            (pairs(&[("b", "1"), ("b", "2")]), false),
+        ] {
+            assert_eq!(check_params(&had, &new).is_ok(), fine, "{new:?}");
+        }
+        let long = "é".repeat(1000);
+        let said = check_params(&had, &pairs(&[("a", &long)])).unwrap_err().to_string();
+        assert!(said.contains("key='a'") && said.chars().count() < 500, "{said}");
+    }
 }

@@ -9,7 +9,7 @@ use falaj_store::record::Change;
 use serde_json::json;
 
 use super::id::ModelId;
-use super::model::{LoggedModel, ModelMetric, ModelStatus};
+use super::model::{LoggedModel, ModelMetric, ModelStatus, check_params};
 use super::store;
 use crate::access::{allowed, resource};
 use crate::experiment::{ExperimentId, Stage, require_active, require_active_for};
@@ -71,6 +71,7 @@ impl Tracking {
         for (key, _) in new.params.iter().chain(&new.tags) {
             check_key("key", key)?;
         }
+        check_params(&[], &new.params)?;
         let experiment = self.experiment(call, new.experiment, &RUN_WRITE).await?;
         require_active(&experiment)?;
         // A text that no run here could have as its id is kept as what it is: a text.
@@ -182,6 +183,7 @@ impl Tracking {
             check_key("key", key)?;
         }
         let change = move |tx: &mut Tx<'_>, old: &LoggedModel, _| {
+            check_params(&old.params, &params)?;
             params.iter().try_for_each(|(key, value)| store::add_param(tx, old.id, key, value))
         };
         self.change_model(call, model, &RUN_WRITE, "logged-model.updated", change).await.map(drop)
