@@ -17,7 +17,7 @@ from test_moving import client_of, counts, everything, project, run
 
 import mlflow
 from mlflow import MlflowClient
-from mlflow.entities import Metric
+from mlflow.entities import LoggedModelOutput, Metric
 
 PATIENCE = 60
 
@@ -225,6 +225,41 @@ def test_what_is_refused_keeps_nothing_else_away(falaj, tmp_path):
     assert history(here, far, "m") == history(here, near, "m") == [0]
     assert [file.path for file in here.list_artifacts(near)] == ["x.txt"]
     assert here.list_artifacts(far) == [] and "lr" not in here.get_run(taken).data.params
+
+
+def test_a_model_is_not_linked_to_what_is_in_the_bin(falaj, tmp_path):
+    import requests
+    name = project(falaj)
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    named = ("--source-name", "laptop")
+    there, here = MlflowClient(uri, uri), client_of(falaj, name)
+    id_ = experiment(there, uri, "e")
+    deleted, kept = (there.create_run(id_).info.run_id for _ in range(2))
+    sync(falaj, uri, name, *named)
+    here.delete_run(deleted)
+    model = there.create_logged_model(id_, name="m", source_run_id=deleted).model_id
+    for run_ in (deleted, kept):
+        there.log_outputs(run_, [LoggedModelOutput(model, 1)])
+        there.log_metric(run_, "acc", 0.5, model_id=model)
+    done = sync(falaj, uri, name, *named)
+    assert f"{deleted} was deleted on the server" in done.stderr, done.stderr
+    assert [one.run_id for one in here.get_logged_model(model).metrics] == [kept]
+    outputs = {run_: here.get_run(run_).outputs for run_ in (deleted, kept)}
+    assert [one.model_id for one in outputs[kept].model_outputs] == [model]
+    assert not (outputs[deleted] and outputs[deleted].model_outputs)
+    assert moved(sync(falaj, uri, name, *named)) == {}
+    # Whoever sends it all the same is refused, and nothing of it is written.
+    path = f"{falaj.url}/v1/tenants/default/projects/{name}/sync/logged-models"
+    metric = {"key": "k", "value": "1", "timestamp": 1, "step": 1, "run": deleted}
+    for links in ({"inputs": [deleted]}, {"outputs": [[deleted, 1]]}, {"metrics": [metric]}):
+        new = "m-" + uuid.uuid4().hex
+        sent = {"id": new, "experiment": here.get_experiment_by_name("e").experiment_id, "name": "x", "status": 2,
+                "created_at": 1, "updated_at": 1, **links}
+        said = requests.post(path, json={"source": "laptop", "logged_models": [sent]}, timeout=30,
+                             headers={"Authorization": f"Bearer {falaj.token}"})
+        assert said.status_code == 400 and "must be in the 'active' state" in said.text, said.text
+        with pytest.raises(mlflow.MlflowException, match="not found"):
+            here.get_logged_model(new)
 
 
 def test_versions_are_registered_once(falaj, tmp_path):

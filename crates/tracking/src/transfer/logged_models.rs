@@ -1,7 +1,7 @@
 //! Logged models on their way in, with the runs that used or made them.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 
 use falaj_base::{Error, Result, code};
 use falaj_mlflow::Call;
@@ -19,7 +19,7 @@ use crate::dataset::store as lineage;
 use crate::experiment::{Experiment, ExperimentId, Stage};
 use crate::logged_model::{LoggedModel, ModelId, ModelMetric, ModelStatus, store};
 use crate::purge::refuse_while_purged;
-use crate::run::RunId;
+use crate::run::{RunId, require_active_run};
 
 /// A model that was checked, and the runs it belongs to.
 pub(super) struct ReadyModel {
@@ -30,10 +30,10 @@ pub(super) struct ReadyModel {
 
 impl ReadyModel {
     /// Every run that it names.
-    fn runs(&self) -> impl Iterator<Item = RunId> {
+    fn runs(&self) -> BTreeSet<RunId> {
         let outputs = self.outputs.iter().map(|(run, _)| *run);
         let metrics = self.model.metrics.iter().map(|metric| metric.run);
-        self.inputs.iter().copied().chain(outputs).chain(metrics)
+        self.inputs.iter().copied().chain(outputs).chain(metrics).collect()
     }
 }
 
@@ -190,6 +190,10 @@ fn upsert(tx: &mut Tx<'_>, mover: &Mover, ready: &mut ReadyModel) -> Result<Fate
     }
     for run in ready.runs() {
         origin::check_run(tx, mover, "logged_models.runs", run)?;
+        // As where it is logged: what is in the bin takes nothing, also not by a sync.
+        if mover.way == Way::Sync {
+            require_active_run(tx, run)?;
+        }
     }
     if let Some(there) = there.filter(|_| here) {
         // What was deleted here stays so, and files that are here are not pointed away from.
