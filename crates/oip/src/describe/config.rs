@@ -210,7 +210,7 @@ impl From<ModelConfig> for proto::ModelConfig {
                 priority_levels: batching.priority_levels,
                 default_priority_level: batching.default_priority_level,
                 default_queue_policy: Some(proto::ModelQueuePolicy {
-                    timeout_action: 0,
+                    timeout_action: proto::TimeoutAction::Reject as i32,
                     default_timeout_microseconds: policy.default_timeout_microseconds,
                     allow_timeout_override: policy.allow_timeout_override,
                     max_queue_size: policy.max_queue_size,

@@ -169,8 +169,7 @@ pub struct ModelDynamicBatching {
 
 #[derive(Clone, Copy, PartialEq, Eq, ::prost::Message)]
 pub struct ModelQueuePolicy {
-    /// What becomes of a request that waited too long: 0 rejects it.
-    #[prost(int32, tag = "1")]
+    #[prost(enumeration = "TimeoutAction", tag = "1")]
     pub timeout_action: i32,
     #[prost(uint64, tag = "2")]
     pub default_timeout_microseconds: u64,
@@ -178,6 +177,14 @@ pub struct ModelQueuePolicy {
     pub allow_timeout_override: bool,
     #[prost(uint32, tag = "4")]
     pub max_queue_size: u32,
+}
+
+/// What becomes of a request that waited too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum TimeoutAction {
+    Reject = 0,
+    Delay = 1,
 }
 
 #[derive(Clone, PartialEq, Eq, ::prost::Message)]
