@@ -1,0 +1,46 @@
+//! A prediction as it is kept, and where it belongs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use falaj_base::{EndpointId, Name, ProjectId, Resource, TenantId, Timestamp};
+use falaj_inference::Tensor;
+use uuid::Uuid;
+
+/// The endpoint that predictions are of: whose they are and where they may lie.
+#[derive(Clone, Debug)]
+pub struct Home {
+    pub tenant: TenantId,
+    pub project: ProjectId,
+    pub zone: Name,
+    pub endpoint: EndpointId,
+    /// What everything about the endpoint is authorised and recorded on.
+    pub resource: Resource,
+}
+
+/// One request and its answer.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    pub id: Uuid,
+    pub at: Timestamp,
+    pub model: Arc<str>,
+    pub version: Arc<str>,
+    pub variant: Arc<str>,
+    /// What kept the request with its variant.
+    pub key: Option<String>,
+    pub inputs: Arc<Vec<(String, Tensor)>>,
+    pub outputs: Arc<Vec<(String, Tensor)>>,
+    pub latency: Duration,
+}
+
+impl Prediction {
+    /// Bytes that it holds, all in all.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        /// Ids, times, shapes and the rest, about.
+        const AROUND: usize = 256;
+        let tensors = self.inputs.iter().chain(self.outputs.iter());
+        let tensors: usize = tensors.map(|(name, tensor)| 64 + name.len() + tensor.bytes()).sum();
+        AROUND + self.key.as_ref().map_or(0, String::len) + tensors
+    }
+}

@@ -1,0 +1,104 @@
+//! What came of predictions finds them again.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use falaj_base::{Ctx, HumanDuration};
+use falaj_serving::predictions::{Came, Outcome, PredictionsConfig};
+use uuid::Uuid;
+
+use crate::world::each;
+
+fn slow() -> PredictionsConfig {
+    PredictionsConfig { file_age: HumanDuration::from_hours(1), ..PredictionsConfig::default() }
+}
+
+fn outcome(prediction: Uuid, row: u32, came: Came) -> Outcome {
+    Outcome { prediction, row, came }
+}
+
+#[tokio::test]
+async fn outcomes_join_their_predictions_and_the_last_word_counts() {
+    each(slow(), async |world| {
+        let (home, other) = (world.endpoint().await, world.endpoint().await);
+        let ids = world.offer(&home, 0..3);
+        let ctx = Ctx::system("test");
+        let report = async |outcomes: Vec<Outcome>| {
+            world.predictions.report(&ctx, &home, outcomes).await.unwrap()
+        };
+        let first = report(vec![
+            outcome(ids[0], 0, Came::Value(1.0)),
+            outcome(ids[1], 0, Came::Label("yes".to_owned())),
+            outcome(ids[1], 1, Came::Value(0.5)),
+            // Twice in one report: the last counts, and one of them is the first.
+            outcome(ids[0], 0, Came::Value(2.0)),
+        ])
+        .await;
+        assert_eq!(first, [true, true, true, false]);
+        assert_eq!(report(vec![outcome(ids[0], 0, Came::Value(3.0))]).await, [false]);
+        let known = world.predictions.outcomes(&ctx, &home, ids.clone()).await.unwrap();
+        let wanted = HashMap::from([
+            ((ids[0], 0), Came::Value(3.0)),
+            ((ids[1], 0), Came::Label("yes".to_owned())),
+            ((ids[1], 1), Came::Value(0.5)),
+        ]);
+        assert_eq!(known, wanted);
+        // Those of one endpoint are none of another's.
+        assert!(world.predictions.outcomes(&ctx, &other, ids).await.unwrap().is_empty());
+        let told = "SELECT COUNT(*) AS n FROM event WHERE kind = 'falaj.predictions.reported'";
+        assert_eq!(world.count(told).await, 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_thousand_at_a_time_and_no_more() {
+    each(slow(), async |world| {
+        let home = world.endpoint().await;
+        let ctx = Ctx::system("test");
+        let many = |count: usize| -> Vec<_> {
+            (0..count).map(|_| outcome(Uuid::now_v7(), 0, Came::Value(0.0))).collect()
+        };
+        let first = world.predictions.report(&ctx, &home, many(1000)).await.unwrap();
+        assert!(first.iter().all(|first| *first));
+        assert!(world.predictions.report(&ctx, &home, many(1001)).await.is_err());
+        assert_eq!(world.count("SELECT COUNT(*) AS n FROM prediction_outcome").await, 1000);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_two_who_report_the_same_at_once_one_is_first() {
+    each(slow(), async |world| {
+        let home = world.endpoint().await;
+        let id = Uuid::now_v7();
+        let report = || async {
+            let ctx = Ctx::system("test");
+            let outcomes = vec![outcome(id, 0, Came::Value(1.0))];
+            world.predictions.report(&ctx, &home, outcomes).await.unwrap()[0]
+        };
+        let found = futures::future::join_all((0..8).map(|_| report())).await;
+        assert_eq!(found.iter().filter(|first| **first).count(), 1, "{found:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn old_outcomes_go_with_the_files() {
+    each(slow(), async |world| {
+        let home = world.endpoint().await;
+        let ctx = Ctx::system("test");
+        let ids = world.offer(&home, 0..1);
+        world.predictions.log().flush().await;
+        let report = async |id| {
+            let outcomes = vec![outcome(id, 0, Came::Value(1.0))];
+            world.predictions.report(&ctx, &home, outcomes).await.unwrap();
+        };
+        report(ids[0]).await;
+        world.clock.advance(Duration::from_secs(40 * 24 * 60 * 60));
+        report(Uuid::now_v7()).await;
+        world.predictions.expire(&HashMap::new()).await.unwrap();
+        assert_eq!(world.count("SELECT COUNT(*) AS n FROM prediction_outcome").await, 1);
+    })
+    .await;
+}
