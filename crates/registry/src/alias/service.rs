@@ -15,7 +15,7 @@ use crate::history::{Kind, Move, store as history};
 use crate::model::{Model, RegisteredId, store as models};
 use crate::promotion::{self, Target};
 use crate::version::{Version, store as versions};
-use crate::webhook::{Told, tell};
+use crate::webhook::{Room, Told, tell};
 use crate::{MODEL_PROMOTE, MODEL_READ, Registry};
 
 /// Where an alias went back to.
@@ -44,7 +44,7 @@ impl Registry {
         check_free(&alias)?;
         let checked = self.check_promotable((ctx, project), name, number).await?;
         let (id, gone) = (project.id, name.to_owned());
-        let most = self.config().webhooks.max_waiting;
+        let most = self.config().webhooks.room();
         let not_there = move || no_version(&gone, number);
         let change = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
             let there = versions::find(tx, id, &model.name, number)?;
@@ -73,7 +73,7 @@ impl Registry {
     ) -> Result<()> {
         check_alias(&alias)?;
         let (id, gone) = (project.id, name.to_owned());
-        let most = self.config().webhooks.max_waiting;
+        let most = self.config().webhooks.room();
         let not_there = move || no_model(&gone);
         let change = move |tx: &mut Tx<'_>, model: &Model, act: &Act| {
             let old = store::find(tx, model.id, &alias)?;
@@ -96,7 +96,7 @@ impl Registry {
     ) -> Result<Rolled> {
         check_alias(&alias)?;
         let (id, gone) = (project.id, name.to_owned());
-        let most = self.config().webhooks.max_waiting;
+        let most = self.config().webhooks.room();
         let not_there = move || no_model(&gone);
         self.seen(ctx, project, name, &MODEL_PROMOTE, &not_there).await?;
         let (wanted, named) = (name.to_owned(), alias.clone());
@@ -174,7 +174,7 @@ fn tell_alias(
     (project, model): (ProjectId, &Model),
     alias: &str,
     to: Option<i64>,
-    most: usize,
+    most: Room,
 ) -> Result<()> {
     let told = if to.is_some() { Told::AliasSet } else { Told::AliasDeleted };
     tell(tx, (project, model.id), told, most, |_| match to {

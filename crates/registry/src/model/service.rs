@@ -41,7 +41,7 @@ impl Registry {
             aliases: Vec::new(),
             latest: Vec::new(),
         };
-        let most = self.config().webhooks.max_waiting;
+        let most = self.config().webhooks.room();
         let made = self
             .db()
             .write(move |tx| {
@@ -144,7 +144,9 @@ impl Registry {
     pub async fn delete_model(&self, ctx: &Ctx, project: &Project, name: &str) -> Result<()> {
         let gone = name.to_owned();
         let not_there = move || no_model(&gone);
-        let delete = |tx: &mut Tx<'_>, old: &Model, act: &Act| {
+        let (id, registry) = (project.id, self.clone());
+        let delete = move |tx: &mut Tx<'_>, old: &Model, act: &Act| {
+            registry.check_unused(tx, id, old.id, None)?;
             store::delete(tx, old.id)?;
             let change = act.change().event("model.deleted", &old.shown()).before(&old.shown());
             act.record(tx, change)
@@ -183,7 +185,7 @@ impl Registry {
         key: String,
         value: Option<String>,
     ) -> Result<()> {
-        let (id, most) = (project.id, self.config().webhooks.max_waiting);
+        let (id, most) = (project.id, self.config().webhooks.room());
         self.change_model((ctx, project), name, move |tx, model, act| {
             let old = store::tag(tx, model.id, &key)?;
             let told = if value.is_some() { Told::TagSet } else { Told::TagDeleted };

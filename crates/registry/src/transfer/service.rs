@@ -16,7 +16,7 @@ use crate::evidence::store as evidence;
 use crate::model::{Model, RegisteredId, store as models};
 use crate::tag::is_prompt;
 use crate::version::{Stage, Version, store as versions};
-use crate::webhook::{Told, created, tell, version_created};
+use crate::webhook::{Room, Told, created, tell, version_created};
 use crate::{MODEL_IMPORT, Registry};
 
 /// How many names one entry of the audit log has.
@@ -35,7 +35,7 @@ struct Arrival {
     act: Act,
     /// The most files of a signed version, and the most messages that wait for a webhook.
     most_files: usize,
-    most_told: usize,
+    most_told: Room,
 }
 
 impl Registry {
@@ -70,7 +70,7 @@ impl Registry {
             runs,
             act,
             most_files: config.max_signed_files,
-            most_told: config.webhooks.max_waiting,
+            most_told: config.webhooks.room(),
         };
         let new = self.db().write(move |tx| arrival.write(tx)).await?;
         self.wake();

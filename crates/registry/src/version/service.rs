@@ -54,7 +54,7 @@ impl Registry {
         check_text("run_id", new.run_id.as_deref().unwrap_or(""), 256)?;
         new.tags = config.check_tags(new.tags)?;
         let origin = self.origin(call, &new).await?;
-        let (most, most_told) = (config.max_signed_files, config.webhooks.max_waiting);
+        let (most, most_told) = (config.max_signed_files, config.webhooks.room());
         let (name, project) = (new.name.clone(), call.place.id);
         let gone = name.clone();
         let not_there = move || no_model(&gone);
@@ -174,8 +174,9 @@ impl Registry {
         name: &str,
         number: i64,
     ) -> Result<()> {
-        let id = project.id;
+        let (id, registry) = (project.id, self.clone());
         let change = move |tx: &mut Tx<'_>, old: &Version, act: &Act| {
+            registry.check_unused(tx, id, old.model, Some(old.number))?;
             let number = old.number.to_string();
             for alias in &old.aliases {
                 let made = Move::new(Kind::Alias, alias, Some(&number), None);
@@ -226,7 +227,7 @@ impl Registry {
         key: String,
         value: Option<String>,
     ) -> Result<()> {
-        let (id, most) = (project.id, self.config().webhooks.max_waiting);
+        let (id, most) = (project.id, self.config().webhooks.room());
         let change = move |tx: &mut Tx<'_>, version: &Version, act: &Act| {
             let of = (version.model, version.number);
             let old = store::tag(tx, of, &key)?;

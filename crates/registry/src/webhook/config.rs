@@ -30,8 +30,30 @@ pub struct WebhooksConfig {
     /// The most deliveries that wait for one webhook; what happens beyond is not told to it.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_waiting: usize,
+    /// How much of payloads waits for one webhook at most, likewise.
+    pub max_waiting_bytes: ByteSize,
     /// How much of an answer is read and shown when a webhook is tested.
     pub max_answer: ByteSize,
+}
+
+/// How much may wait for one webhook: deliveries, and bytes of their payloads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    deliveries: usize,
+    bytes: u64,
+}
+
+impl WebhooksConfig {
+    pub(crate) fn room(&self) -> Room {
+        Room { deliveries: self.max_waiting, bytes: self.max_waiting_bytes.bytes() }
+    }
+}
+
+impl Room {
+    /// Whether one more fits beside what waits already.
+    pub(super) fn holds(self, (deliveries, bytes): (usize, u64), one_more: &str) -> bool {
+        deliveries < self.deliveries && bytes + one_more.len() as u64 <= self.bytes
+    }
 }
 
 impl Default for WebhooksConfig {
@@ -45,6 +67,7 @@ impl Default for WebhooksConfig {
             longest_pause: HumanDuration::from_mins(1),
             concurrency: 16,
             max_waiting: 10_000,
+            max_waiting_bytes: ByteSize::mib(64),
             max_answer: ByteSize::kib(64),
         }
     }

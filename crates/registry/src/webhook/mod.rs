@@ -31,6 +31,7 @@ mod url;
 mod webhook;
 mod worker;
 
+pub(crate) use config::Room;
 pub use config::WebhooksConfig;
 pub use event::Event;
 pub(crate) use queue::{Told, created, tell, version_created};

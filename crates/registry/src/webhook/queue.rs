@@ -5,6 +5,7 @@ use falaj_store::db::Tx;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::config::Room;
 use super::delivery::envelope;
 use super::event::Event;
 use super::store;
@@ -50,12 +51,12 @@ impl Told {
 }
 
 /// Queues what happened for every webhook of the project that wants to know. The data is made only
-/// if there is one; `most` deliveries may wait for each.
+/// if there is one; there is so much room for each.
 pub(crate) fn tell(
     tx: &mut Tx<'_>,
     (project, model): (ProjectId, RegisteredId),
     told: Told,
-    most: usize,
+    room: Room,
     data: impl FnOnce(bool) -> Value,
 ) -> Result<()> {
     let prompt = models::tag(tx, model, IS_PROMPT)?;
@@ -70,7 +71,7 @@ pub(crate) fn tell(
     let payload = envelope(event, &data(prompt), tx.now());
     let payload = serde_json::to_string(&payload).map_err(Error::internal)?;
     for webhook in wanting {
-        if store::waiting(tx, &webhook)? >= most {
+        if !room.holds(store::waiting(tx, &webhook)?, &payload) {
             tracing::warn!(webhook, "too much waits for this webhook; it is not told");
             continue;
         }

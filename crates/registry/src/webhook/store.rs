@@ -32,6 +32,12 @@ pub(crate) const TURNS: &str = "
     CREATE INDEX webhook_delivery_order ON webhook_delivery (webhook, queued_at, id);
     ALTER TABLE webhook ADD COLUMN paused_until INTEGER NOT NULL DEFAULT 0;";
 
+/// `size` is of the payload, in bytes. Both sums of what waits are read off the index.
+pub(crate) const SIZES: &str = "
+    ALTER TABLE webhook_delivery ADD COLUMN size INTEGER NOT NULL DEFAULT 0;
+    UPDATE webhook_delivery SET size = octet_length(payload);
+    CREATE INDEX webhook_delivery_size ON webhook_delivery (webhook, size);";
+
 const COLUMNS: &str = "id, name, description, url, events, active, created_at, updated_at";
 
 pub(super) fn insert(
@@ -128,9 +134,12 @@ pub(super) fn wanting(tx: &mut Tx<'_>, project: ProjectId, event: Event) -> Resu
     Ok(ids)
 }
 
-pub(super) fn waiting(tx: &mut Tx<'_>, webhook: &str) -> Result<usize> {
-    let sql = "SELECT COUNT(*) AS n FROM webhook_delivery WHERE webhook = $1";
-    tx.query_one(sql, &params![webhook])?.get("n")
+/// How many deliveries wait for a webhook, and how many bytes they have.
+pub(super) fn waiting(tx: &mut Tx<'_>, webhook: &str) -> Result<(usize, u64)> {
+    let sql = "SELECT COUNT(*) AS n, CAST(COALESCE(SUM(size), 0) AS BIGINT) AS bytes
+               FROM webhook_delivery WHERE webhook = $1";
+    let row = tx.query_one(sql, &params![webhook])?;
+    Ok((row.get("n")?, row.get("bytes")?))
 }
 
 pub(super) fn queue(
@@ -145,9 +154,9 @@ pub(super) fn queue(
     let now = tx.now();
     let queued = last.map_or(now, |last| now.max(last + Duration::from_micros(1)));
     tx.execute(
-        "INSERT INTO webhook_delivery (id, webhook, event, payload, attempts, queued_at)
-         VALUES ($1, $2, $3, $4, 0, $5)",
-        &params![id, webhook, event.text(), payload, queued],
+        "INSERT INTO webhook_delivery (id, webhook, event, payload, size, attempts, queued_at)
+         VALUES ($1, $2, $3, $4, $5, 0, $6)",
+        &params![id, webhook, event.text(), payload, payload.len(), queued],
     )
     .map(drop)
 }

@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use falaj_base::ByteSize;
 use falaj_registry::RegistryConfig;
 use falaj_testkit::database::{Database, each_place};
 use http::Method;
@@ -422,4 +423,31 @@ async fn a_secret_that_cannot_be_opened_is_no_attempt() {
         assert_eq!(receiver.count(), 1);
     })
     .await;
+}
+
+#[tokio::test]
+async fn what_waits_is_bounded_in_number_and_in_bytes() {
+    for (most, bytes, waiting) in [(3, ByteSize::mib(1), 3), (100, ByteSize::kib(4), 2)] {
+        each_place(async |database| {
+            let mut config = RegistryConfig::default();
+            config.webhooks.allowed_hosts = vec!["hooks.example.com".to_owned()];
+            (config.webhooks.max_waiting, config.webhooks.max_waiting_bytes) = (most, bytes);
+            let world = World::with(database, config).await;
+            make(&world, "https://hooks.example.com/x", &["registered_model.created"], None).await;
+            for name in ["a", "b", "c", "d", "e"] {
+                let tags = json!([{"key": "k", "value": "é".repeat(800)}]);
+                let body = json!({"name": name, "tags": tags});
+                ok(world.post("/registered-models/create", body).await);
+            }
+            let count = "SELECT COUNT(*) AS n FROM webhook_delivery";
+            assert_eq!(world.count(count).await, waiting, "{most} {bytes}");
+            // The change itself is made all the same.
+            let models = "SELECT COUNT(*) AS n FROM registered_model";
+            assert_eq!(world.count(models).await, 5);
+            let counted = "SELECT COUNT(*) AS n FROM webhook_delivery
+                           WHERE size = octet_length(payload) AND size > 1600";
+            assert_eq!(world.count(counted).await, waiting);
+        })
+        .await;
+    }
 }
