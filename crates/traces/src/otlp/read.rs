@@ -195,7 +195,8 @@ fn received(
     if parent.as_ref().is_some_and(|parent| parent.len() != 8) {
         return Err("parent_span_id must have 8 bytes".to_owned());
     }
-    let content = if convention::translate(&mut span.attributes) {
+    let told = parent.is_none() && tell_service(&mut span, resource);
+    let content = if convention::translate(&mut span.attributes) || told {
         span.parent_span_id = parent.clone().unwrap_or_default();
         Bytes::from(span.encode_to_vec())
     } else {
@@ -211,6 +212,23 @@ fn received(
         content,
         resource: resource.clone(),
     })
+}
+
+const SERVICE: &str = "service.name";
+
+/// Coding agents, which clients show by name. What else calls itself something is a tag only.
+const KNOWN_SERVICES: [&str; 5] =
+    ["claude-code", "codex_cli_rs", "codex_vscode", "gemini-cli", "qwen-code"];
+
+/// Says on the first span who made the trace, as MLflow does; tells whether it did.
+fn tell_service(span: &mut Span, resource: &[(String, String)]) -> bool {
+    let named = resource.iter().find(|(key, _)| key == SERVICE);
+    let Some((_, name)) = named.filter(|(_, name)| KNOWN_SERVICES.contains(&name.as_str())) else {
+        return false;
+    };
+    span.attributes.retain(|pair| pair.key != SERVICE);
+    span.attributes.push(KeyValue::text(SERVICE, name.as_str()));
+    true
 }
 
 #[cfg(test)]
@@ -255,6 +273,24 @@ mod tests {
         assert_eq!(first.trace.as_str(), "tr-07070707070707070707070707070707");
         assert_eq!((first.start, first.end, first.parent.clone()), (5, Some(9), None));
         assert_eq!(first.resource.as_ref(), [("service.name".to_owned(), "shop".to_owned())]);
+    }
+
+    #[test]
+    fn the_first_span_says_which_agent_it_was() {
+        let child = Span { parent_span_id: vec![1; 8], ..span(2) };
+        for (service, told) in [("gemini-cli", true), ("shop", false)] {
+            let resource: Arc<[(String, String)]> =
+                [(SERVICE.to_owned(), service.to_owned())].into();
+            for (given, told) in [(span(1), told), (child.clone(), false)] {
+                let content = Bytes::from(given.encode_to_vec());
+                let read = from_message(content.clone(), &resource, &LIMITS).unwrap();
+                let kept = Span::decode(read.content.as_ref()).unwrap();
+                let said = message::attribute(&kept.attributes, SERVICE);
+                assert_eq!(said, told.then(|| message::Any::Text(service.into())).as_ref());
+                assert_eq!(kept.parent_span_id, given.parent_span_id);
+                assert!(told || read.content == content, "it is kept as it came");
+            }
+        }
     }
 
     #[test]
