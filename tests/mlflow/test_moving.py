@@ -114,11 +114,43 @@ def fill(uri, artifacts=None):
     client.log_text(one, "weights", "model/weights.txt")
     client.create_model_version("old way", f"{client.get_run(one).info.artifact_uri}/model", one)
     mlflow.genai.register_prompt("greet", "Hello {{name}}")
+    if not uri.startswith("file:"):
+        leave_traces()
+
+
+def leave_traces():
+    """Two traces with spans of all kinds, one that failed, and what people and judges said of them."""
+    from mlflow.entities import AssessmentSource, SpanEvent
+
+    @mlflow.trace(span_type="LLM", attributes={"n": 3, "f": 1.5, "text": "3", "list": [1, "a", None], "deep": {"x": {"y": True}}})
+    def ask(question):
+        mlflow.get_current_active_span().add_event(SpanEvent("looked", attributes={"a": 1}))
+        mlflow.update_current_trace(tags={"t": "é"}, metadata={"mlflow.trace.session": "s1"}, client_request_id="c1")
+        return answer(question)
+
+    @mlflow.trace
+    def answer(question):
+        if question > 1:
+            raise ValueError("too much")
+        return {"sum": question + 1}
+
+    for question in (1, 2):
+        try:
+            ask(question)
+        except ValueError:
+            pass
+    mlflow.flush_trace_async_logging()
+    first, second = (trace.info.trace_id for trace in mlflow.search_traces(return_type="list"))
+    mlflow.log_feedback(trace_id=first, name="good", value={"a": 1}, rationale="why", metadata={"k": "v"},
+                        source=AssessmentSource("HUMAN", "me"))
+    mlflow.log_expectation(trace_id=first, name="wanted", value=[1, 2])
+    mlflow.log_feedback(trace_id=second, name="odd", error=ValueError("x"))
+    mlflow.log_feedback(trace_id=second, name="number", value=0.25, source=AssessmentSource("LLM_JUDGE", "gpt"))
 
 
 def everything(client):
     """All that a stock client sees, less where files are and what only one of the two knows."""
-    seen = {"experiments": {}, "runs": {}, "models": {}, "registered": {}}
+    seen = {"experiments": {}, "runs": {}, "models": {}, "registered": {}, "traces": {}}
     names = {}
     for one in client.search_experiments(view_type=ViewType.ALL):
         names[one.experiment_id] = one.name
@@ -148,6 +180,21 @@ def everything(client):
             names[model.experiment_id], model.name, model.creation_timestamp, str(model.status), model.source_run_id,
             model.params, model.tags, sorted((m.key, m.value, m.timestamp, m.step, m.run_id, m.dataset_name, m.dataset_digest)
                                              for m in model.metrics or []))
+    # Spans in files are looked for where the client in general is pointed at.
+    mlflow.set_tracking_uri(client.tracking_uri)
+    for trace in client.search_traces(locations=list(names)):
+        info = trace.info
+        seen["traces"][info.trace_id] = {
+            "info": (names[info.experiment_id], info.request_time, info.execution_duration, str(info.state),
+                     info.client_request_id, info.request_preview, info.response_preview),
+            "tags": {k: v for k, v in info.tags.items() if k not in ("mlflow.artifactLocation", "mlflow.trace.spansLocation")},
+            "metadata": info.trace_metadata,
+            "said": sorted((a.assessment_id, a.name, repr(floats(a.value)), str(a.error), a.rationale, str(a.source), a.metadata or {},
+                            a.create_time_ms, a.last_update_time_ms, a.valid is not False) for a in info.assessments),
+            "spans": sorted((s.span_id, s.parent_id, s.name, s.span_type, s.start_time_ns, s.end_time_ns, str(s.status),
+                             repr(sorted(s.attributes.items())), repr([(e.name, e.timestamp, sorted(e.attributes.items())) for e in s.events]))
+                            for s in trace.data.spans),
+        }
     for model in [*client.search_registered_models(), *client.search_registered_models("tags.`mlflow.prompt.is_prompt`='true'")]:
         prompt = "mlflow.prompt.is_prompt" in model.tags
         more = " and tags.`mlflow.prompt.is_prompt`='true'" if prompt else ""
@@ -158,6 +205,15 @@ def everything(client):
             sorted((str(v.version), v.current_stage, v.description or "", v.run_id or "", v.creation_timestamp,
                     v.last_updated_timestamp, sorted(v.tags.items())) for v in versions))
     return seen
+
+
+def floats(value):
+    """As values travel: the protocol knows one kind of number."""
+    if isinstance(value, dict):
+        return {key: floats(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [floats(one) for one in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def number(value):
@@ -221,6 +277,7 @@ def test_everything_comes_over(falaj, store, moved):
     assert would["runs"][0] == 5 and would["artifact files"][0] > 8
     assert {kind: found for kind, (found, _) in done.items()} == {kind: found for kind, (found, _) in would.items()}
     assert done["metric points"] == (709, 709)
+    assert done["traces"] == ((0, 0) if store.startswith("file:") else (2, 2))
     here = client_of(falaj, name)
     there = everything(MlflowClient(store, store))
     if store.startswith("file:"):
@@ -251,17 +308,75 @@ def test_names_that_are_taken(falaj, store, moved):
     here = client_of(falaj, name)
     here.create_experiment("vision")
     refused = run(falaj, "import", "mlflow", store, *ROOTS.get(store, []), "-p", name, check=False)
-    assert refused.returncode == 6, refused.stderr
+    assert refused.returncode == 1, refused.stderr
+    assert "left out: the experiment vision and its 4 runs" in refused.stderr, refused.stderr
     assert "another experiment named 'vision'" in refused.stderr and "--prefix" in refused.stderr
     # Ids are unique on a server: what is here already cannot come a second time.
+    name = project(falaj)
     taken = run(falaj, "import", "mlflow", store, *ROOTS.get(store, []), "-p", name, "--prefix", "old/", check=False)
-    assert taken.returncode == 6 and "is taken" in taken.stderr, taken.stderr
+    assert taken.returncode == 1 and taken.stderr.count(" is taken") == 6, taken.stderr
+    assert client_of(falaj, name).get_experiment_by_name("old/vision"), "what is not taken comes"
+
+
+def test_what_is_refused_keeps_nothing_else_away(falaj, tmp_path):
+    name = project(falaj)
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    there, here = MlflowClient(uri, uri), client_of(falaj, name)
+    runs = {}
+    for kind in ("first", "taken", "last"):
+        id_ = there.create_experiment(kind, artifact_location=f"file://{tmp_path}/{'away' if kind == 'first' else 'mlruns'}/{kind}")
+        runs[kind] = there.create_run(id_).info.run_id
+        there.log_metric(runs[kind], "m", 1.0)
+        there.log_text(runs[kind], "text", "model/x.txt")
+        there.create_registered_model(f"{kind} model")
+        there.create_model_version(f"{kind} model", f"{there.get_run(runs[kind]).info.artifact_uri}/model", runs[kind])
+    there.set_registered_model_alias("last model", "champion", "1")
+    there.set_registered_model_alias("first model", "champion", "1")
+    there.create_registered_model("mine")
+    there.create_model_version("mine", f"runs:/{runs['last']}/model", runs["last"])
+    taken = here.create_experiment("taken")
+    here.create_registered_model("mine")
+
+    def brought(*more):
+        done = run(falaj, "import", "mlflow", uri, "-p", name, "-o", "json", *more, check=False)
+        return done, json.loads(done.stdout)["left_out"]
+
+    done, left_out = brought()
+    assert done.returncode == 1 and "things were refused" in done.stderr, done.stderr
+    said = "\n".join(left_out)
+    assert "the experiment taken and its 1 runs: " in said, said
+    assert f"the files of run {runs['first']} are at {tmp_path}/away" in said and "--allow-root" in said, said
+    assert "version 1 of first model: its files did not all come" in said, said
+    assert f"version 1 of taken model: its run {runs['taken']} did not come" in said, said
+    assert "the registered model mine: " in said, said
+    # All else is there, and whole.
+    for kind in ("first", "last"):
+        assert here.get_run(runs[kind]).data.metrics == {"m": 1.0}
+    assert here.list_artifacts(runs["first"]) == []
+    assert files(here, runs["last"]) == {"model/x.txt": 4}
+    assert int(here.get_model_version_by_alias("last model", "champion").version) == 1
+    for kind in ("first", "taken"):
+        assert here.search_model_versions(f"name = '{kind} model'") == []
+    run(falaj, "model", "verify", "last model", "1", "-p", name)
+    with pytest.raises(mlflow.MlflowException, match="not found"):
+        here.get_run(runs["taken"])
+    # A dry run says what would be refused.
+    would, _ = brought("--dry-run", "--prefix", "x/")
+    assert would.returncode == 1, would.stderr
+    # When nothing is in the way any more, the rest comes.
+    here.rename_experiment(taken, "other")
+    here.rename_registered_model("mine", "ours")
+    done, left_out = brought("--allow-root", tmp_path / "away")
+    assert done.returncode == 0, done.stderr
+    assert files(here, runs["first"]) == {"model/x.txt": 4}
+    assert here.get_model_version_by_alias("first model", "champion").run_id == runs["first"]
+    assert here.get_run(runs["taken"]).data.metrics == {"m": 1.0}
 
 
 @pytest.mark.parametrize("store", ["postgres"], indirect=True, scope="module")
 def test_files_of_a_database_far_away(falaj, store):
     refused = run(falaj, "import", "mlflow", store, "-p", project(falaj), "--dry-run", check=False)
-    assert refused.returncode == 2 and "--allow-root" in refused.stderr, refused.stderr
+    assert refused.returncode == 1 and "--allow-root" in refused.stderr, refused.stderr
 
 
 def test_a_store_is_not_trusted(falaj, tmp_path):
@@ -277,6 +392,12 @@ def test_a_store_is_not_trusted(falaj, tmp_path):
     id_ = client.create_run(client.create_experiment("e", artifact_location=f"file://{folder}/mlruns")).info.run_id
     database = sqlite3.connect(folder / "mlflow.db")
 
+    def anew():
+        """Ids are unique on a server: the next one is another run."""
+        nonlocal id_
+        id_ = uuid.uuid4().hex
+        database.execute("update runs set run_uuid = ?", (id_,))
+
     def brought(place, *more):
         database.execute("update runs set artifact_uri = ?", (f"file://{place}",))
         database.commit()
@@ -289,9 +410,10 @@ def test_a_store_is_not_trusted(falaj, tmp_path):
     # All that lies around the database, or in a folder of its own, is no run's.
     for place in (folder, folder / "mlruns", folder / "elsewhere", secret, folder / "link", folder / "mlruns" / ".." / ".." / "secret", folder / ".hidden", "/etc"):
         name, refused = brought(place)
-        assert refused.returncode == 2, f"{place}: {refused.stderr}"
+        assert refused.returncode == 1, f"{place}: {refused.stderr}"
         assert f"the files of run {id_}" in refused.stderr and "--allow-root" in refused.stderr, refused.stderr
-        assert client_of(falaj, name).search_registered_models() == []
+        assert files(client_of(falaj, name), id_) == {}
+        anew()
     # A link inside is no file of the run.
     (folder / "mlruns" / "run" / "key").symlink_to(secret / "key")
     (folder / "mlruns" / "run" / "more").symlink_to(secret)
@@ -299,14 +421,19 @@ def test_a_store_is_not_trusted(falaj, tmp_path):
     (folder / "mlruns" / "run" / ".env").write_text("hidden")
     (folder / "mlruns" / "run" / ".git").mkdir()
     (folder / "mlruns" / "run" / ".git" / "config").write_text("hidden")
+    (folder / "mlruns" / "run" / ".trash").mkdir()
     name, done = brought(folder / "mlruns" / "run")
     assert done.returncode == 0, done.stderr
-    assert files(client_of(falaj, name), id_) == {"own.txt": 3}
-    assert "2 hidden files and folders" in done.stderr, done.stderr
-    # Ids are unique on a server: the next one is another run.
-    database.execute("update runs set run_uuid = ?", (uuid.uuid4().hex,))
-    _, done = brought(secret, "--allow-root", tmp_path / "secret")
+    # What is hidden was logged like the rest; a store's bin was not.
+    assert files(client_of(falaj, name), id_) == {"own.txt": 3, ".env": 6, ".git/config": 6}
+    assert "1 hidden files and folders" in done.stderr, done.stderr
+    anew()
+    # In a folder that holds other things as well, what is hidden is nobody's artifact.
+    (secret / ".ssh").mkdir()
+    (secret / ".ssh" / "id").write_text("hidden")
+    name, done = brought(secret, "--allow-root", tmp_path / "secret")
     assert done.returncode == 0, done.stderr
+    assert files(client_of(falaj, name), id_) == {"key": 6}
 
 
 @pytest.mark.parametrize("store", ["sqlite"], indirect=True, scope="module")
@@ -368,12 +495,37 @@ def test_an_import_that_is_killed_goes_on(falaj, large):
     assert len(here.search_runs([experiment], max_results=1000)) == 200
 
 
+def test_a_run_with_more_points_than_are_held_at_once(falaj, tmp_path):
+    import sqlite3
+    name, uri = project(falaj), f"sqlite:///{tmp_path}/mlflow.db"
+    there, here = MlflowClient(uri, uri), client_of(falaj, name)
+    id_ = there.create_run(there.create_experiment("long", artifact_location=f"file://{tmp_path}/mlruns")).info.run_id
+    database = sqlite3.connect(tmp_path / "mlflow.db")
+    add = "insert into metrics (key, value, timestamp, run_uuid, step, is_nan) values (?, ?, ?, ?, ?, 0)"
+    lengths = {"a": 10, "b": 520_000, "c": 30_000}
+    for key, length in lengths.items():
+        # Not in order, so that they must be sorted.
+        database.executemany(add, ((key, i / 7, i * 7919 % length, id_, i * 7919 % length) for i in range(length)))
+    database.commit()
+    done = counts(run(falaj, "import", "mlflow", uri, "-p", name, "-o", "json"))
+    assert done["metric points"] == (550_010, 550_010)
+    database.execute(add, ("c", 1.0, 30_000, id_, 30_000))
+    database.commit()
+    done = counts(run(falaj, "import", "mlflow", uri, "-p", name, "-o", "json"))
+    assert done["metric points"] == (550_011, 1), "only what is new is sent"
+    assert here.get_run(id_).data.metrics["c"] == 1.0
+    out = tmp_path / "out"
+    assert counts(run(falaj, "export", "mlflow", out, "-p", name, "-o", "json"))["metric points"] == (550_011, 550_011)
+    written = sqlite3.connect(out / "mlflow.db").execute("select key, count(*) from metrics group by key order by key")
+    assert dict(written) == lengths | {"c": 30_001}
+
+
 @pytest.mark.parametrize("store", ["sqlite"], indirect=True, scope="module")
 def test_there_and_back(falaj, moved, tmp_path):
     """What is exported is what is there, to a stock MLflow server."""
     name, out = moved[0], tmp_path / "out"
     done = counts(run(falaj, "export", "mlflow", out, "-p", name, "-o", "json"))
-    assert done["metric points"] == (709, 709)
+    assert done["metric points"] == (709, 709) and done["traces"] == (2, 2)
     again = counts(run(falaj, "export", "mlflow", out, "-p", name, "-o", "json"))
     assert again["runs"][1] == 0 and again["artifact files"][1] == 0, again
     served = Original(tmp_path)

@@ -171,6 +171,11 @@ impl Failure {
         &self.0.message
     }
 
+    /// What helps against it.
+    pub(crate) fn advice(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
     pub(crate) fn is_silent(&self) -> bool {
         self.0.silent
     }

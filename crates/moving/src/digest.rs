@@ -3,7 +3,8 @@
 
 use falaj_base::{SetDigest, digest};
 
-use crate::record::{Dataset, LoggedModel, Point, RegisteredModel, Run, Series, Version};
+use crate::record::{Dataset, LoggedModel, RegisteredModel, Run, Version};
+use crate::series::Sorted;
 
 #[must_use]
 pub fn pairs(pairs: &[(String, String)]) -> String {
@@ -12,36 +13,18 @@ pub fn pairs(pairs: &[(String, String)]) -> String {
 
 /// All points of a run.
 #[must_use]
-pub fn points(all: &[Series]) -> String {
+pub fn points(all: &[Sorted]) -> String {
     let mut sum = SetDigest::default();
     for series in all {
-        sum.merge(of_points(&series.key, &series.points));
+        sum.merge(series.digest());
     }
     sum.to_string()
-}
-
-fn of_points(key: &str, points: &[Point]) -> SetDigest {
-    let (mut sum, name) = (SetDigest::default(), digest::text(key));
-    for point in points {
-        sum.add_point(name, point.timestamp, point.step, point.value);
-    }
-    sum
 }
 
 /// How many members a digest is of.
 #[must_use]
 pub fn count(digest: &str) -> usize {
     digest.split_once('-').and_then(|(count, _)| count.parse().ok()).unwrap_or(0)
-}
-
-/// The points of a series that a server lacks which says this of what it has. Points are mostly
-/// added at the end, so what it has is mostly a beginning; if not, all of them are sent.
-#[must_use]
-pub fn lacking(series: &Series, there: &str) -> Series {
-    let had = count(there).min(series.points.len());
-    let begun = of_points(&series.key, &series.points[..had]).to_string() == there;
-    let points = series.points[if begun { had } else { 0 }..].to_vec();
-    Series { run: series.run.clone(), key: series.key.clone(), points }
 }
 
 /// A short text that is another one when something of these was changed.
@@ -145,25 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_lacking_is_sent() {
-        let point = |step: i64| Point { timestamp: step, step, value: 0.5 };
-        let of = |steps: &[i64]| Series {
-            run: "r".to_owned(),
-            key: "k".to_owned(),
-            points: steps.iter().map(|step| point(*step)).collect(),
-        };
-        let ours = of(&[1, 2, 3]);
-        for (there, sent) in [
-            (&[][..], &[1, 2, 3][..]),
-            (&[1, 2], &[3]),
-            (&[1, 2, 3], &[]),
-            (&[1, 3], &[1, 2, 3]),
-            (&[9], &[1, 2, 3]),
-            (&[1, 2, 3, 4], &[1, 2, 3]),
-        ] {
-            let said = points(&[of(there)]);
-            assert_eq!(lacking(&ours, &said), of(sent), "{there:?}");
-        }
+    fn a_digest_tells_how_many() {
         assert_eq!(count("12-00ff"), 12);
         assert_eq!(count(""), 0);
     }

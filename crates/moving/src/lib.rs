@@ -3,6 +3,7 @@
 //! ```text
 //! source    a folder of files, SQLite or PostgreSQL    → record   what any of them holds
 //! artifact  where the files of a run are, and their bytes
+//! series    points of metrics, in order and in bounded memory
 //! sink      record → a SQLite database that a stock MLflow opens
 //! ```
 //!
@@ -11,14 +12,14 @@
 //!   bounded, and no path in it leads out of the folder that was given.
 //! - Reading and writing agree: what a sink wrote reads as what it was given ([`digest`]).
 //!
-//! Not here: talking to a server (`cli`), what a server makes of it (`tracking`, `registry`). Traces
-//! are not read yet.
+//! Not here: talking to a server (`cli`), what a server makes of it (`tracking`, `registry`).
 
 pub mod artifact;
 pub mod digest;
 mod error;
 mod files;
 pub mod record;
+pub mod series;
 pub mod sink;
 mod source;
 mod sql;

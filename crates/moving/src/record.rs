@@ -7,6 +7,12 @@ use serde::{Serialize, Serializer};
 
 pub type Pairs = Vec<(String, String)>;
 
+/// Bytes that a store keeps as a text.
+#[must_use]
+pub fn from_base64(text: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(text).ok()
+}
+
 /// Whether something is there or in the bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -87,7 +93,7 @@ pub struct Point {
     pub value: f64,
 }
 
-/// The points of one metric of one run, each once.
+/// Some points of one metric of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
     pub run: String,
@@ -105,18 +111,6 @@ fn packed<S: Serializer>(points: &[Point], to: S) -> Result<S::Ok, S::Error> {
         bytes.extend_from_slice(&point.value.to_le_bytes());
     }
     to.serialize_str(&STANDARD.encode(bytes))
-}
-
-impl Series {
-    /// Brings values into the form that databases keep, and leaves out what is there twice.
-    pub(crate) fn tidy(&mut self) {
-        for point in &mut self.points {
-            point.value = falaj_base::digest::plain_value(point.value);
-        }
-        let order = |point: &Point| (point.timestamp, point.step, point.value.to_bits());
-        self.points.sort_unstable_by_key(order);
-        self.points.dedup_by_key(|point| order(point));
-    }
 }
 
 /// A metric that describes a logged model.
@@ -191,4 +185,40 @@ pub struct RegisteredModel {
     pub tags: Pairs,
     pub aliases: Vec<(String, i64)>,
     pub versions: Vec<Version>,
+}
+
+/// What somebody said of a trace. Values are JSON, as stores keep them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Assessment {
+    pub id: String,
+    pub name: String,
+    /// `feedback`, `expectation` or `issue`.
+    pub kind: String,
+    pub value: String,
+    pub error: Option<String>,
+    pub source_type: String,
+    pub source_id: Option<String>,
+    pub span: Option<String>,
+    pub rationale: Option<String>,
+    pub metadata: Option<String>,
+    pub overrides: Option<String>,
+    pub valid: bool,
+    pub created_at: i64,
+    pub updated_at: i64,
+}
+
+/// A trace, without its spans.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    pub id: String,
+    pub experiment: String,
+    pub timestamp: i64,
+    pub duration: Option<i64>,
+    pub state: String,
+    pub client_request_id: Option<String>,
+    pub request_preview: Option<String>,
+    pub response_preview: Option<String>,
+    pub tags: Pairs,
+    pub metadata: Pairs,
+    pub assessments: Vec<Assessment>,
 }

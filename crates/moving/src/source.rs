@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::files::FileStore;
-use crate::record::{Experiment, LoggedModel, RegisteredModel, Run, Series};
+use crate::record::{Experiment, LoggedModel, RegisteredModel, Run, Trace};
+use crate::series::{Sorted, Spool};
 use crate::sql::SqlStore;
 
 #[derive(Debug)]
@@ -147,16 +148,17 @@ impl Source {
         }
     }
 
-    /// All points of a run.
-    pub async fn series(&self, experiment: &str, run: &str) -> Result<Vec<Series>> {
-        let mut all = match &self.kind {
-            Kind::Files(files) => files.series(experiment, run)?,
-            Kind::Sql(sql) => sql.series(run).await?,
-        };
-        for series in &mut all {
-            series.tidy();
+    /// All points of a run, by metric.
+    pub async fn series(
+        &self,
+        experiment: &str,
+        run: &str,
+        spool: &mut Spool,
+    ) -> Result<Vec<Sorted>> {
+        match &self.kind {
+            Kind::Files(files) => files.series(experiment, run, spool),
+            Kind::Sql(sql) => sql.series(run, spool).await,
         }
-        Ok(all)
     }
 
     pub async fn logged_models(&self, experiment: &str) -> Result<Vec<LoggedModel>> {
@@ -173,11 +175,33 @@ impl Source {
         }
     }
 
-    /// How many traces it holds, which are not read.
-    pub async fn traces(&self) -> Result<i64> {
+    /// How many traces an experiment has.
+    pub async fn trace_count(&self, experiment: &str) -> Result<i64> {
         match &self.kind {
-            Kind::Files(_) => Ok(0),
-            Kind::Sql(sql) => sql.traces().await,
+            Kind::Files(files) => files.trace_count(experiment),
+            Kind::Sql(sql) => sql.trace_count(experiment).await,
+        }
+    }
+
+    /// Some traces of an experiment, in the order of their ids, after one of them. Those of a store
+    /// of files are not read.
+    pub async fn traces(&self, experiment: &str, after: &str, limit: usize) -> Result<Vec<Trace>> {
+        match &self.kind {
+            Kind::Files(_) => Ok(Vec::new()),
+            Kind::Sql(sql) => sql.traces(experiment, after, limit).await,
+        }
+    }
+
+    /// Some spans of a trace with their ids, in JSON as MLflow keeps them, after one of them.
+    pub async fn spans(
+        &self,
+        trace: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, String)>> {
+        match &self.kind {
+            Kind::Files(_) => Ok(Vec::new()),
+            Kind::Sql(sql) => sql.spans(trace, after, limit).await,
         }
     }
 }

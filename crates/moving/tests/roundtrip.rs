@@ -1,9 +1,10 @@
 //! What a sink wrote reads as what it was given, and a store that is none is told apart.
 
 use falaj_moving::record::{
-    Dataset, Experiment, LoggedModel, ModelMetric, Point, RegisteredModel, Run, Series, Stage,
-    Version,
+    Assessment, Dataset, Experiment, LoggedModel, ModelMetric, Point, RegisteredModel, Run, Stage,
+    Trace, Version,
 };
+use falaj_moving::series::{Sorted, Sorter, Spool};
 use falaj_moving::sink::Database;
 use falaj_moving::{Reading, Source, digest};
 
@@ -38,10 +39,19 @@ fn run() -> Run {
     }
 }
 
-fn series(run: &Run) -> Vec<Series> {
-    let point = |timestamp, step, value| Point { timestamp, step, value };
-    let points = vec![point(1, -1, 0.1 + 0.2), point(2, 0, f64::NAN), point(3, 1, f64::MAX)];
-    vec![Series { run: run.id.clone(), key: "loss".to_owned(), points }]
+fn series() -> Vec<Sorted> {
+    let mut spool = Spool::default();
+    let all =
+        [("acc", 2, 0.5), ("loss", -1, 0.1 + 0.2), ("loss", 0, f64::NAN), ("loss", 1, f64::MAX)];
+    let of = |key: &str| {
+        let mut sorter = Sorter::new(key.to_owned());
+        for (_, step, value) in all.iter().filter(|(of, ..)| *of == key) {
+            let point = Point { timestamp: step + 2, step: *step, value: *value };
+            sorter.push(point, &mut spool).unwrap();
+        }
+        sorter.finish(&mut spool).unwrap()
+    };
+    ["acc", "loss"].map(of).into()
 }
 
 fn logged_model(run: &Run) -> LoggedModel {
@@ -94,6 +104,33 @@ fn registered_model() -> RegisteredModel {
     }
 }
 
+fn trace() -> Trace {
+    Trace {
+        id: "tr-0123456789abcdef0123456789abcdef".to_owned(),
+        experiment: "7".to_owned(),
+        timestamp: 5,
+        duration: Some(7),
+        state: "ERROR".to_owned(),
+        request_preview: Some("{}".to_owned()),
+        tags: vec![pair("a", "1"), pair("b", "")],
+        metadata: vec![pair("mlflow.trace.session", "s")],
+        assessments: vec![Assessment {
+            id: "a-1".to_owned(),
+            name: "good".to_owned(),
+            kind: "feedback".to_owned(),
+            value: "true".to_owned(),
+            source_type: "HUMAN".to_owned(),
+            rationale: Some("why".to_owned()),
+            metadata: Some("{\"k\":\"v\"}".to_owned()),
+            valid: true,
+            created_at: 8,
+            updated_at: 9,
+            ..Assessment::default()
+        }],
+        ..Trace::default()
+    }
+}
+
 #[tokio::test]
 async fn what_is_written_reads_the_same() {
     let folder = tempfile::tempdir().unwrap();
@@ -113,9 +150,10 @@ async fn what_is_written_reads_the_same() {
     for _ in 0..2 {
         let mut database = Database::open(&file).unwrap();
         database.put_experiment(&experiment).unwrap();
-        database.put_run(&run, &series(&run)).unwrap();
+        database.put_run(&run, &series()).unwrap();
         database.put_logged_model(&model).unwrap();
         database.put_registered_model(&registered).unwrap();
+        database.put_trace(&trace()).unwrap();
         database.finish().unwrap();
     }
     let uri = format!("sqlite:///{}", file.display());
@@ -123,11 +161,17 @@ async fn what_is_written_reads_the_same() {
     assert_eq!(source.experiments().await.unwrap(), [experiment]);
     let ids = source.run_ids("7").await.unwrap();
     assert_eq!(source.runs("7", &ids).await.unwrap(), std::slice::from_ref(&run));
-    let read = source.series("7", &run.id).await.unwrap();
-    assert_eq!(digest::points(&read), digest::points(&series(&run)));
+    let read = source.series("7", &run.id, &mut Spool::default()).await.unwrap();
+    let parts = |all: &[Sorted]| -> Vec<(String, String)> {
+        all.iter().map(|one| (one.key().to_owned(), one.digest().to_string())).collect()
+    };
+    assert_eq!(parts(&read), parts(&series()));
+    assert_eq!(digest::points(&read), digest::points(&series()));
     assert_eq!(source.logged_models("7").await.unwrap(), [model]);
     assert_eq!(source.registered_models().await.unwrap(), [registered]);
-    assert_eq!(source.traces().await.unwrap(), 0);
+    assert_eq!(source.trace_count("7").await.unwrap(), 1);
+    assert_eq!(source.traces("7", "", 10).await.unwrap(), [trace()]);
+    assert_eq!(source.traces("7", &trace().id, 10).await.unwrap(), []);
 }
 
 #[tokio::test]

@@ -10,8 +10,9 @@ mod mlflow;
 mod models;
 mod read;
 mod runs;
+mod traces;
 
-/// Take experiments, runs and models to another system
+/// Take experiments, runs, models and traces to another system
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     #[command(subcommand)]
@@ -28,8 +29,8 @@ enum Commands {
         falaj export mlflow ./out -t acme -p vision\n  \
         mlflow server --backend-store-uri sqlite:///out/mlflow.db \\\n    \
         --artifacts-destination ./out/artifacts\n\n\
-        MLflow 3.1 or newer opens the database and brings it up to its own schema by itself.\n\
-        Traces and deleted logged models are not moved.")]
+        MLflow 3.2 or newer opens the database and brings it up to its own schema by itself.\n\
+        Deleted logged models are not moved.")]
     Mlflow(mlflow::Mlflow),
 }
 

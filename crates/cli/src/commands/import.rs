@@ -7,7 +7,7 @@ use crate::exit::Result;
 
 mod mlflow;
 
-/// Bring experiments, runs and models in from another system
+/// Bring experiments, runs, models and traces in from another system
 #[derive(Debug, Args)]
 pub(crate) struct Import {
     #[command(subcommand)]
@@ -16,7 +16,7 @@ pub(crate) struct Import {
 
 #[derive(Debug, Subcommand)]
 enum Commands {
-    /// Bring an MLflow store in: experiments, runs, metrics, models and artifacts, with their ids
+    /// Bring an MLflow store in: experiments, runs, metrics, models, artifacts and traces
     ///
     /// The source is only read. An import that broke off is simply run again: what is there
     /// already is left alone. At the end everything is compared by counts and digests.
@@ -27,7 +27,7 @@ enum Commands {
         falaj import mlflow ./old/mlruns --prefix old/ -t acme -p vision\n\n\
         Files are read from the store's own folder and the artifact root only; allow others with\n\
         --allow-root. What cannot be read from here (gs://, dbfs:/ …) stays where it is, and runs keep pointing \
-        at it.\nTraces are not moved yet.")]
+        at it.\nWhat is refused is left out and named, and the rest comes; the command ends with code 1 then.")]
     Mlflow(mlflow::Mlflow),
 }
 

@@ -8,8 +8,10 @@ use crate::exit::{Exit, Failure, Result};
 use crate::output::progress::{Ticker, human};
 use crate::output::{Column, Output};
 
-/// How many differences, refusals and notes are shown of each.
+/// How many differences and notes are shown of each.
 const SHOWN: usize = 50;
+/// How many refusals are: each is something to look after.
+const REFUSED: usize = 1000;
 
 /// What is counted, in the order of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,11 +26,12 @@ pub(crate) enum Kind {
     Models,
     Versions,
     Aliases,
+    Traces,
     Files,
     Bytes,
 }
 
-const KINDS: [(Kind, &str); 12] = [
+const KINDS: [(Kind, &str); 13] = [
     (Kind::Experiments, "experiments"),
     (Kind::Runs, "runs"),
     (Kind::Params, "parameters"),
@@ -39,6 +42,7 @@ const KINDS: [(Kind, &str); 12] = [
     (Kind::Models, "registered models"),
     (Kind::Versions, "model versions"),
     (Kind::Aliases, "aliases"),
+    (Kind::Traces, "traces"),
     (Kind::Files, "artifact files"),
     (Kind::Bytes, "artifact bytes"),
 ];
@@ -104,7 +108,7 @@ impl Account {
 
     /// Something was refused and left out, and the rest goes on.
     pub(crate) fn refused(&mut self, what: String) {
-        if self.refused.len() < SHOWN {
+        if self.refused.len() < REFUSED {
             self.refused.push(what);
         } else {
             self.more_refused += 1;
@@ -211,6 +215,9 @@ impl Account {
         }
         for refused in &self.refused {
             self.output.say(&format!("left out: {refused}"));
+        }
+        if self.more_refused > 0 {
+            self.output.say(&format!("left out: {} more", self.more_refused));
         }
         let count = self.differences.len() as u64 + self.more_differences;
         if count > 0 {

@@ -10,6 +10,7 @@ mod files;
 mod models;
 mod register;
 mod runs;
+mod traces;
 mod versions;
 
 use std::collections::{HashMap, HashSet};
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use falaj_moving::artifact::{Allowed, Location, Roots};
-use falaj_moving::record::Stage;
+use falaj_moving::record::{Experiment, Stage};
 use falaj_moving::{Reading, Source};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -100,8 +101,10 @@ pub(crate) struct Bring<'a> {
     concurrency: usize,
     /// Where the files of runs and logged models were, and where they are now.
     rehomed: HashMap<String, String>,
-    /// Runs that do not come.
+    /// Runs and logged models that do not come.
     left_out: HashSet<String>,
+    /// Folders of the project to which not all files came.
+    incomplete: HashSet<String>,
 }
 
 impl<'a> Bring<'a> {
@@ -140,6 +143,7 @@ impl<'a> Bring<'a> {
             concurrency: from.concurrency.into(),
             rehomed: HashMap::new(),
             left_out: HashSet::new(),
+            incomplete: HashSet::new(),
         })
     }
 
@@ -196,9 +200,19 @@ impl<'a> Bring<'a> {
             Way::Import => self.registered_models().await?,
             Way::Sync => self.register().await?,
         }
-        let traces = self.source.traces().await?;
-        if traces > 0 {
-            self.account.note(format!("{traces} traces stay behind: they are not moved yet"));
+        for (experiment, landed) in &open {
+            match self.way {
+                Way::Import => self.traces(experiment, landed).await?,
+                Way::Sync => self.leave_traces(experiment).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn leave_traces(&mut self, experiment: &Experiment) -> Result<()> {
+        let (count, name) = (self.source.trace_count(&experiment.id).await?, &experiment.name);
+        if count > 0 {
+            self.account.note(format!("{count} traces of {name} stay behind: a sync brings none"));
         }
         Ok(())
     }

@@ -70,9 +70,23 @@ impl Project {
 
     /// A call of MLflow's protocol in the project.
     pub(crate) fn mlflow(&self, method: Method, below: &str) -> Result<Call> {
-        let mut path = vec!["t", &self.tenant, &self.name, "api", "2.0"];
+        self.mlflow_of("2.0", method, below)
+    }
+
+    /// The same of its third version.
+    pub(crate) fn mlflow_3(&self, method: Method, below: &str) -> Result<Call> {
+        self.mlflow_of("3.0", method, below)
+    }
+
+    fn mlflow_of(&self, version: &str, method: Method, below: &str) -> Result<Call> {
+        let mut path = vec!["t", &self.tenant, &self.name, "api", version];
         path.extend(below.split('/'));
         self.client.call(method, &path)
+    }
+
+    /// Where OpenTelemetry sends spans.
+    pub(crate) fn traces(&self) -> Result<Call> {
+        self.client.call(Method::POST, &["t", &self.tenant, &self.name, "v1", "traces"])
     }
 
     /// Sends a batch of an import, or asks what came.
@@ -83,11 +97,15 @@ impl Project {
     /// Sends a batch. Sending it twice is the same as once, so it is tried again.
     pub(crate) async fn bring(&self, way: Way, kind: &str, body: &impl Serialize) -> Result<Value> {
         let body = serde_json::to_value(body).map_err(|e| Failure::failed(e.to_string()))?;
+        self.again(self.call(Method::POST, &[way.word(), kind])?.body(body)).await
+    }
+
+    /// Sends what can be sent twice, until it is answered.
+    pub(crate) async fn again(&self, call: Call) -> Result<Value> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let call = self.call(Method::POST, &[way.word(), kind])?.body(body.clone());
-            match self.client.json(call).await {
+            match self.client.json(call.clone()).await {
                 Err(failure) if failure.is_passing() && tries < TRIES => {
                     tokio::time::sleep(WAIT * tries).await;
                 }
@@ -123,6 +141,22 @@ impl Project {
             }
             asked = left;
         }
+    }
+
+    /// What the server says of these traces, by id.
+    pub(crate) async fn trace_infos(
+        &self,
+        ids: impl Iterator<Item = &str>,
+    ) -> Result<HashMap<String, Value>> {
+        let ids: Vec<&str> = ids.collect();
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let call = self.mlflow_3(Method::POST, "mlflow/traces/batchGetInfos")?;
+        let mut reply = self.again(call.body(json!({ "trace_ids": ids }))).await?;
+        let Value::Array(infos) = reply["trace_infos"].take() else { return Ok(HashMap::new()) };
+        let named = |info: Value| Some((info["trace_id"].as_str()?.to_owned(), info));
+        Ok(infos.into_iter().filter_map(named).collect())
     }
 
     /// What came from a store, by id.

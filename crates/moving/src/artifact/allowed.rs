@@ -63,6 +63,13 @@ impl Allowed {
         }
     }
 
+    /// Whether it is one of the folders that were named, and not one below: it is no single run's.
+    #[must_use]
+    pub fn is_root(&self, location: &Location) -> bool {
+        let real = location.local().and_then(|path| path.canonicalize().ok());
+        real.is_some_and(|real| self.named.contains(&real))
+    }
+
     /// Says that a place is not read, and how to allow it.
     #[must_use]
     pub fn refusal(&self, what: &str, location: &Location) -> Error {
@@ -139,6 +146,8 @@ mod tests {
         let more = Allowed::new(own, &named).unwrap();
         assert!(more.admits(&Location::Local(at("store/link/models"))));
         assert!(more.admits(&Location::Local(at("other"))), "it was named");
+        assert!(more.is_root(&Location::Local(at("store/link"))));
+        assert!(!more.is_root(&Location::Local(at("other/models"))));
         for (bucket, prefix, may) in [
             ("b", "root", true),
             ("b", "root/1", true),

@@ -13,9 +13,13 @@ use crate::error::{Error, Result};
 /// How much is read at a time.
 const PIECE: usize = 256 << 10;
 
-/// Every file below a folder. What is hidden is only counted: tools keep their own things there
-/// (`.git`, `.ssh`), and a store that is not ours could name a folder that holds some.
-pub(super) fn list(folder: &Path) -> Result<Listing> {
+/// The bin of a store of files.
+const TRASH: &str = ".trash";
+
+/// Every file below a folder, hidden ones as well: they were logged like the others. Only counted
+/// are the bin that a store keeps, and what is hidden at the top of a shared folder: there lie other
+/// people's things (`.git`, `.ssh`), and a store that is not ours could name such a folder.
+pub(super) fn list(folder: &Path, shared: bool) -> Result<Listing> {
     let (mut found, mut hidden) = (Vec::new(), 0);
     let mut open = vec![(String::new(), folder.to_owned())];
     while let Some((prefix, folder)) = open.pop() {
@@ -31,7 +35,8 @@ pub(super) fn list(folder: &Path) -> Result<Listing> {
             let name = name.to_str().ok_or_else(|| {
                 Error::malformed(entry.path().display(), "the name of this file is not text")
             })?;
-            if name.starts_with('.') {
+            let at_top = shared && prefix.is_empty();
+            if name == TRASH || (at_top && name.starts_with('.')) {
                 hidden += 1;
             } else if kind.is_dir() {
                 open.push((format!("{prefix}{name}/"), entry.path()));
@@ -82,17 +87,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_hidden_is_not_read() {
+    fn what_is_hidden_comes_along_unless_it_is_somebody_elses() {
         let world = tempfile::tempdir().unwrap();
-        for file in ["a.txt", "deep/b.txt", "deep/.env", ".git/config", ".hidden"] {
+        for file in ["a.txt", "deep/.env", ".git/config", ".hidden", ".trash/1/x", "..odd"] {
             let path = world.path().join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, file).unwrap();
         }
-        let Listing { files, hidden } = list(world.path()).unwrap();
-        let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
-        assert_eq!(paths, ["a.txt", "deep/b.txt"]);
-        assert_eq!(hidden, 3);
-        assert!(list(&world.path().join("nothing")).unwrap().files.is_empty());
+        for (shared, wanted, without) in [
+            (false, &["..odd", ".git/config", ".hidden", "a.txt", "deep/.env"][..], 1),
+            (true, &["a.txt", "deep/.env"], 4),
+        ] {
+            let Listing { files, hidden } = list(world.path(), shared).unwrap();
+            let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+            assert_eq!((paths.as_slice(), hidden), (wanted, without));
+        }
+        assert!(list(&world.path().join("nothing"), false).unwrap().files.is_empty());
     }
 }

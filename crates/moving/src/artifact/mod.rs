@@ -1,7 +1,7 @@
 //! Where the files of a run are, and their bytes.
 //!
 //! Must hold: a file is read from below the location that was asked for, and from nowhere else;
-//! links are not followed, and what is hidden is not read.
+//! links are not followed, and what a store keeps for itself is not read.
 
 mod allowed;
 mod local;
@@ -32,7 +32,7 @@ pub struct File {
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     pub files: Vec<File>,
-    /// How many hidden files and folders there are, which are not read.
+    /// How many hidden files and folders there are that are not read.
     pub hidden: usize,
 }
 
@@ -55,10 +55,11 @@ impl Folder {
         }
     }
 
-    /// Every file below; none if there is nothing.
-    pub async fn list(&self) -> Result<Listing> {
+    /// Every file below; none if there is nothing. A folder that is shared holds more than the files
+    /// of one run.
+    pub async fn list(&self, shared: bool) -> Result<Listing> {
         match self {
-            Self::Local(folder) => local::list(folder),
+            Self::Local(folder) => local::list(folder, shared),
             Self::S3(bucket) => Ok(Listing { files: bucket.files().await?, hidden: 0 }),
         }
     }

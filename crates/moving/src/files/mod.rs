@@ -17,9 +17,8 @@ use crate::yaml;
 
 const META: &str = "meta.yaml";
 const TRASH: &str = ".trash";
-/// The largest value of a parameter or tag that is read, and the largest file of points.
+/// The largest value of a parameter or tag that is read.
 const LARGEST_VALUE: u64 = 1 << 20;
-const LARGEST_SERIES: u64 = 4 << 30;
 /// How long a file may be empty before it counts as an empty value.
 const SETTLING: Duration = Duration::from_secs(2);
 
@@ -57,6 +56,11 @@ impl FileStore {
 
     pub(crate) fn experiments(&self) -> Result<Vec<Experiment>> {
         self.experiment_folders()?.iter().map(|folder| experiment(folder)).collect()
+    }
+
+    pub(crate) fn trace_count(&self, experiment: &str) -> Result<i64> {
+        let found = folders(&self.experiment_folder(experiment)?.join("traces"))?;
+        Ok(i64::try_from(found.len()).unwrap_or(i64::MAX))
     }
 
     /// Every folder that describes an experiment, those in the bin as well.

@@ -1,15 +1,19 @@
 //! Runs in files.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use super::{
-    FileStore, LARGEST_SERIES, META, folders, name, named_files, read_text, settled_values, values,
-};
+use super::{FileStore, META, folders, name, named_files, settled_values, values};
 use crate::error::{Error, Result};
-use crate::record::{Dataset, Point, Run, Series, Stage};
+use crate::record::{Dataset, Point, Run, Stage};
+use crate::series::{Sorted, Sorter, Spool};
 use crate::source::Reading;
 use crate::yaml;
+
+/// The longest line of a point: three numbers, and a dataset's name and digest.
+const LONGEST_LINE: u64 = 4096;
 
 impl FileStore {
     pub(crate) fn run_ids(&self, experiment: &str) -> Result<Vec<String>> {
@@ -40,12 +44,20 @@ impl FileStore {
         Ok(found)
     }
 
-    pub(crate) fn series(&self, experiment: &str, run: &str) -> Result<Vec<Series>> {
+    pub(crate) fn series(
+        &self,
+        experiment: &str,
+        run: &str,
+        spool: &mut Spool,
+    ) -> Result<Vec<Sorted>> {
         let folder = self.experiment_folder(experiment)?.join(run).join("metrics");
-        let read = |(key, path): (String, PathBuf)| {
-            Ok(Series { run: run.to_owned(), key, points: points(&path, self.reading)? })
-        };
-        named_files(&folder)?.into_iter().map(read).collect()
+        let mut found = Vec::new();
+        for (key, path) in named_files(&folder)? {
+            let mut sorter = Sorter::new(key);
+            read_points(&path, self.reading, |point| sorter.push(point, spool))?;
+            found.push(sorter.finish(spool)?);
+        }
+        Ok(found)
     }
 }
 
@@ -119,21 +131,34 @@ fn datasets(folder: &Path) -> Result<HashMap<String, Dataset>> {
     Ok(found)
 }
 
-/// Lines of `timestamp value step`, of which old ones have no step.
-fn points(path: &Path, reading: Reading) -> Result<Vec<Point>> {
-    let mut text = read_text(path, LARGEST_SERIES)?;
-    if reading == Reading::Growing {
+/// Lines of `timestamp value step`, of which old ones have no step; one after the other.
+fn read_points(
+    path: &Path,
+    reading: Reading,
+    mut each: impl FnMut(Point) -> Result<()>,
+) -> Result<()> {
+    let mut open = BufReader::new(File::open(path).map_err(Error::reading(path))?);
+    let mut line = Vec::new();
+    for at in 1.. {
+        line.clear();
+        let read = open.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
+        if read.map_err(Error::reading(path))? == 0 {
+            break;
+        }
         // What follows the last end of a line is still being written.
-        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
-    }
-    let mut points = Vec::new();
-    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let point = point(line.trim()).ok_or_else(|| {
-            Error::malformed(format!("{}:{}", path.display(), at + 1), "this is not a point")
+        if reading == Reading::Growing && !line.ends_with(b"\n") {
+            break;
+        }
+        let text = line.trim_ascii();
+        if text.is_empty() {
+            continue;
+        }
+        let point = std::str::from_utf8(text).ok().and_then(point).ok_or_else(|| {
+            Error::malformed(format!("{}:{at}", path.display()), "this is not a point")
         })?;
-        points.push(point);
+        each(point)?;
     }
-    Ok(points)
+    Ok(())
 }
 
 pub(super) fn point(line: &str) -> Option<Point> {

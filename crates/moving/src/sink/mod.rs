@@ -5,6 +5,7 @@
 
 mod models;
 mod runs;
+mod traces;
 
 use std::path::Path;
 
@@ -14,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::record::Experiment;
 
 /// The revision of the schema that is written.
-const REVISION: &str = "bda7b8c39065";
+const REVISION: &str = "770bee3ae1dd";
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// A database that is being filled.

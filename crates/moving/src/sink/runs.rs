@@ -5,11 +5,12 @@ use uuid::Uuid;
 
 use super::Database;
 use crate::error::Result;
-use crate::record::{Dataset, Point, Run, Series, Stage};
+use crate::record::{Dataset, Point, Run, Stage};
+use crate::series::Sorted;
 
 impl Database {
     /// Writes a run with all its points, in place of what was there of it.
-    pub fn put_run(&mut self, run: &Run, series: &[Series]) -> Result<()> {
+    pub fn put_run(&mut self, run: &Run, series: &[Sorted]) -> Result<()> {
         self.change(|tx| {
             forget(tx, &run.id)?;
             let experiment = run.experiment.parse::<i64>().unwrap_or_default();
@@ -42,7 +43,7 @@ impl Database {
                 }
             }
             for series in series {
-                write_series(tx, series)?;
+                write_series(tx, &run.id, series)?;
             }
             for dataset in &run.datasets {
                 write_dataset(tx, &run.id, experiment, dataset)?;
@@ -73,25 +74,31 @@ fn kept(value: f64) -> (f64, bool) {
     if value.is_nan() { (0.0, true) } else { (value, false) }
 }
 
-fn write_series(tx: &Transaction<'_>, series: &Series) -> rusqlite::Result<()> {
+fn write_series(tx: &Transaction<'_>, run: &str, series: &Sorted) -> rusqlite::Result<()> {
     let mut insert = tx.prepare_cached(
         "INSERT OR IGNORE INTO metrics (run_uuid, key, timestamp, step, value, is_nan)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
-    for point in &series.points {
-        let (value, nan) = kept(point.value);
-        insert.execute(params![series.run, series.key, point.timestamp, point.step, value, nan])?;
-    }
-    let order = |a: &&Point, b: &&Point| {
+    let is_later = |a: &Point, b: &Point| {
         let (x, y) = (kept(a.value).0, kept(b.value).0);
-        (a.step, a.timestamp).cmp(&(b.step, b.timestamp)).then(x.total_cmp(&y))
+        (a.step, a.timestamp).cmp(&(b.step, b.timestamp)).then(x.total_cmp(&y)).is_ge()
     };
-    if let Some(latest) = series.points.iter().max_by(order) {
+    let mut latest: Option<Point> = None;
+    for point in series.points() {
+        let unread = |cause| rusqlite::Error::ToSqlConversionFailure(Box::new(cause));
+        let point: Point = point.map_err(unread)?;
+        let (value, nan) = kept(point.value);
+        insert.execute(params![run, series.key(), point.timestamp, point.step, value, nan])?;
+        if latest.is_none_or(|latest| is_later(&point, &latest)) {
+            latest = Some(point);
+        }
+    }
+    if let Some(latest) = latest {
         let (value, nan) = kept(latest.value);
         tx.execute(
             "INSERT INTO latest_metrics (run_uuid, key, timestamp, step, value, is_nan)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            params![series.run, series.key, latest.timestamp, latest.step, value, nan],
+            params![run, series.key(), latest.timestamp, latest.step, value, nan],
         )?;
     }
     Ok(())

@@ -134,6 +134,9 @@ CREATE TABLE trace_info (
     timestamp_ms BIGINT NOT NULL,
     execution_time_ms BIGINT,
     status VARCHAR(50) NOT NULL,
+    client_request_id VARCHAR(50),
+    request_preview VARCHAR(1000),
+    response_preview VARCHAR(1000),
     CONSTRAINT trace_info_pk PRIMARY KEY (request_id),
     CONSTRAINT fk_trace_info_experiment_id FOREIGN KEY(experiment_id) REFERENCES experiments (experiment_id)
 );
@@ -154,6 +157,30 @@ CREATE TABLE trace_request_metadata (
     CONSTRAINT fk_trace_request_metadata_request_id FOREIGN KEY(request_id) REFERENCES trace_info (request_id) ON DELETE CASCADE
 );
 CREATE INDEX index_trace_request_metadata_request_id ON trace_request_metadata (request_id);
+CREATE TABLE assessments (
+    assessment_id VARCHAR(50) NOT NULL,
+    trace_id VARCHAR(50) NOT NULL,
+    name VARCHAR(250) NOT NULL,
+    assessment_type VARCHAR(20) NOT NULL,
+    value TEXT NOT NULL,
+    error TEXT,
+    created_timestamp BIGINT NOT NULL,
+    last_updated_timestamp BIGINT NOT NULL,
+    source_type VARCHAR(50) NOT NULL,
+    source_id VARCHAR(250),
+    run_id VARCHAR(32),
+    span_id VARCHAR(50),
+    rationale TEXT,
+    overrides VARCHAR(50),
+    valid BOOLEAN NOT NULL,
+    assessment_metadata TEXT,
+    CONSTRAINT assessments_pk PRIMARY KEY (assessment_id),
+    CONSTRAINT fk_assessments_trace_id FOREIGN KEY(trace_id) REFERENCES trace_info (request_id) ON DELETE CASCADE
+);
+CREATE INDEX index_assessments_trace_id_created_timestamp ON assessments (trace_id, created_timestamp);
+CREATE INDEX index_assessments_run_id_created_timestamp ON assessments (run_id, created_timestamp);
+CREATE INDEX index_assessments_last_updated_timestamp ON assessments (last_updated_timestamp);
+CREATE INDEX index_assessments_assessment_type ON assessments (assessment_type);
 CREATE TABLE tags (
     "key" VARCHAR(250) NOT NULL,
     value VARCHAR(8000),
@@ -235,4 +262,4 @@ CREATE TABLE model_version_tags (
     CONSTRAINT model_version_tag_pk PRIMARY KEY ("key", name, version),
     FOREIGN KEY(name, version) REFERENCES model_versions (name, version) ON UPDATE CASCADE
 );
-INSERT INTO alembic_version (version_num) VALUES ('bda7b8c39065');
+INSERT INTO alembic_version (version_num) VALUES ('770bee3ae1dd');

@@ -6,6 +6,7 @@ mod engine;
 mod models;
 mod registry;
 mod runs;
+mod traces;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -96,14 +97,6 @@ impl SqlStore {
             }
         }
         Ok(found)
-    }
-
-    pub(crate) async fn traces(&self) -> Result<i64> {
-        if !self.has("trace_info") {
-            return Ok(0);
-        }
-        let rows = self.engine.query("SELECT COUNT(*) FROM trace_info", &[]).await?;
-        Ok(rows.first().and_then(|row| row.int(0)).unwrap_or_default())
     }
 }
 

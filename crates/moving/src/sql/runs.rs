@@ -1,11 +1,12 @@
 //! Runs in tables.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use super::engine::Row;
 use super::{AT_ONCE, SqlStore, number, places};
 use crate::error::Result;
-use crate::record::{Dataset, Pairs, Point, Run, Series, Stage};
+use crate::record::{Dataset, Pairs, Point, Run, Stage};
+use crate::series::{Sorted, Sorter, Spool};
 
 impl SqlStore {
     pub(crate) async fn run_ids(&self, experiment: &str) -> Result<Vec<String>> {
@@ -112,11 +113,14 @@ impl SqlStore {
         Ok(rows.iter().map(|row| (row.text(0), row.text(1))).collect())
     }
 
-    pub(crate) async fn series(&self, run: &str) -> Result<Vec<Series>> {
+    pub(crate) async fn series(&self, run: &str, spool: &mut Spool) -> Result<Vec<Sorted>> {
         let (step, nan) = (self.column("metrics", "step"), self.column("metrics", "is_nan"));
-        let sql =
-            format!("SELECT key, timestamp, {step}, value, {nan} FROM metrics WHERE run_uuid = $1");
-        let mut found: BTreeMap<String, Vec<Point>> = BTreeMap::new();
+        // One metric after the other: the database sorts without holding all of it.
+        let sql = format!(
+            "SELECT key, timestamp, {step}, value, {nan} FROM metrics WHERE run_uuid = $1
+             ORDER BY key"
+        );
+        let (mut found, mut open) = (Vec::new(), None::<Sorter>);
         self.engine
             .each(&sql, &[run], |row| {
                 let nan = row.int(4) == Some(1);
@@ -125,15 +129,17 @@ impl SqlStore {
                     step: row.int(2).unwrap_or_default(),
                     value: row.real(3).filter(|_| !nan).unwrap_or(f64::NAN),
                 };
-                match found.get_mut(&row.text(0)) {
-                    Some(points) => points.push(point),
-                    None => drop(found.insert(row.text(0), vec![point])),
+                let key = row.text(0);
+                if let Some(done) = open.take_if(|sorter| sorter.key() != key) {
+                    found.push(done.finish(spool)?);
                 }
-                Ok(())
+                open.get_or_insert_with(|| Sorter::new(key)).push(point, spool)
             })
             .await?;
-        let series = |(key, points)| Series { run: run.to_owned(), key, points };
-        Ok(found.into_iter().map(series).collect())
+        if let Some(last) = open {
+            found.push(last.finish(spool)?);
+        }
+        Ok(found)
     }
 }
 

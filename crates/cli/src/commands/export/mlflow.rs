@@ -46,6 +46,8 @@ pub(super) struct Move {
     pub(super) artifacts: Option<PathBuf>,
     pub(super) concurrency: usize,
     pub(super) links: HashMap<String, Links>,
+    /// What the traces looked like that were written, by id.
+    pub(super) traces: HashMap<String, String>,
 }
 
 impl Mlflow {
@@ -63,6 +65,7 @@ impl Mlflow {
             artifacts: (!self.no_artifacts).then(|| folder.join("artifacts")),
             concurrency: self.concurrency.into(),
             links: HashMap::new(),
+            traces: HashMap::new(),
         };
         let experiments = export.experiments().await?;
         for id in &experiments {
@@ -71,14 +74,21 @@ impl Mlflow {
         for id in &experiments {
             export.logged_models(id).await?;
         }
+        for id in &experiments {
+            export.traces(id).await?;
+        }
         let models = export.registered_models().await?;
-        let Move { database, before, project, mut account, .. } = export;
+        let Move { database, before, project, mut account, mut traces, .. } = export;
         drop(before);
         database.finish()?;
         let written = Source::open(&uri, "default", Reading::Whole).await?;
         for id in &experiments {
             super::runs::verify(&written, &project, &mut account, id).await?;
             super::models::verify(&written, &project, &mut account, id).await?;
+            super::traces::verify(&written, &mut traces, &mut account, id).await?;
+        }
+        for id in traces.keys() {
+            account.differs(format!("the trace {id} was not written"));
         }
         super::models::verify_registered(&written, &models, &mut account).await?;
         drop(written);

@@ -1,8 +1,9 @@
 //! Replies of MLflow's protocol as records.
 
+use falaj_base::Timestamp;
 use falaj_moving::record::{
-    Dataset, Experiment, LoggedModel, ModelMetric, Pairs, Point, RegisteredModel, Run, Stage,
-    Version,
+    Assessment, Dataset, Experiment, LoggedModel, ModelMetric, Pairs, Point, RegisteredModel, Run,
+    Stage, Trace, Version,
 };
 use serde_json::Value;
 
@@ -146,6 +147,80 @@ pub(super) fn registered_model(from: &Value) -> RegisteredModel {
             .filter_map(|alias| Some((text(alias, "alias"), number(alias)?)))
             .collect(),
         ..RegisteredModel::default()
+    }
+}
+
+/// A time in milliseconds.
+fn moment(value: &Value) -> i64 {
+    let time = value.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    time.map(|time| time.micros() / 1000).unwrap_or_default()
+}
+
+/// `1.5s` in milliseconds.
+fn duration(value: &Value) -> Option<i64> {
+    let text = value.as_str()?.strip_suffix('s')?;
+    let (sign, digits) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let thousandths: i64 = format!("{part:0<3}").get(..3)?.parse().ok()?;
+    Some(sign * (whole.parse::<i64>().ok()? * 1000 + thousandths))
+}
+
+fn map(value: &Value) -> Pairs {
+    let all = value.as_object().into_iter().flatten();
+    let mut pairs: Pairs = all
+        .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
+        .collect();
+    pairs.sort();
+    pairs
+}
+
+/// A trace without its spans.
+pub(super) fn trace(from: &Value, experiment: &str) -> Trace {
+    let mut assessments: Vec<Assessment> = list(from, "assessments").map(assessment).collect();
+    assessments.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+    let state = text(from, "state");
+    Trace {
+        id: text(from, "trace_id"),
+        experiment: experiment.to_owned(),
+        timestamp: moment(&from["request_time"]),
+        duration: duration(&from["execution_duration"]),
+        // In the word of the tables.
+        state: if state.is_empty() { "STATE_UNSPECIFIED".to_owned() } else { state },
+        client_request_id: some_text(from, "client_request_id"),
+        request_preview: some_text(from, "request_preview"),
+        response_preview: some_text(from, "response_preview"),
+        tags: map(&from["tags"]),
+        metadata: map(&from["trace_metadata"]),
+        assessments,
+    }
+}
+
+fn assessment(from: &Value) -> Assessment {
+    let (feedback, expectation, issue) = (&from["feedback"], &from["expectation"], &from["issue"]);
+    let serialized = expectation["serialized_value"]["value"].as_str().map(str::to_owned);
+    let (kind, value) = if issue.is_object() {
+        ("issue", issue.to_string())
+    } else if expectation.is_object() {
+        ("expectation", serialized.unwrap_or_else(|| expectation["value"].to_string()))
+    } else {
+        ("feedback", feedback["value"].to_string())
+    };
+    let object = |value: &Value| value.is_object().then(|| value.to_string());
+    Assessment {
+        id: text(from, "assessment_id"),
+        name: text(from, "assessment_name"),
+        kind: kind.to_owned(),
+        value,
+        error: object(&feedback["error"]),
+        source_type: text(&from["source"], "source_type"),
+        source_id: some_text(&from["source"], "source_id"),
+        span: some_text(from, "span_id"),
+        rationale: some_text(from, "rationale"),
+        metadata: object(&from["metadata"]),
+        overrides: some_text(from, "overrides"),
+        valid: from["valid"] != false,
+        created_at: moment(&from["create_time"]),
+        updated_at: moment(&from["last_update_time"]),
     }
 }
 

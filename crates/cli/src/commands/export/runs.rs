@@ -1,6 +1,9 @@
 //! Runs with their points, each written whole.
 
-use falaj_moving::record::{Run, Series};
+use std::sync::{Mutex, PoisonError};
+
+use falaj_moving::record::Run;
+use falaj_moving::series::{Sorted, Sorter, Spool};
 use falaj_moving::{Source, digest};
 use futures::{StreamExt, TryStreamExt, stream};
 use reqwest::Method;
@@ -56,7 +59,7 @@ impl Move {
                 self.account.sent(Kind::Params, run.params.len());
                 self.account.sent(Kind::Tags, run.tags.len());
                 self.account.sent(Kind::Datasets, run.datasets.len());
-                self.account.sent(Kind::Points, series.iter().map(|one| one.points.len()).sum());
+                self.account.sent(Kind::Points, series.iter().map(Sorted::len).sum());
             }
             self.copy_files(&run.artifact_uri).await?;
         }
@@ -80,14 +83,14 @@ impl Move {
             return Ok(false);
         };
         let same = Run { deleted_at: run.deleted_at, ..written.clone() } == sorted(run);
-        let series = self.before.series(experiment, &run.id).await?;
+        let series = self.before.series(experiment, &run.id, &mut Spool::default()).await?;
         Ok(same && points == Some(digest::points(&series).as_str()))
     }
 
-    async fn series(&self, run: &str, names: &[String]) -> Result<Vec<Series>> {
-        let project = &self.project;
+    async fn series(&self, run: &str, names: &[String]) -> Result<Vec<Sorted>> {
+        let (project, spool) = (&self.project, Mutex::new(Spool::default()));
         stream::iter(names)
-            .map(|key| history(project, run, key))
+            .map(|key| history(project, run, key, &spool))
             .buffer_unordered(self.concurrency)
             .try_collect()
             .await
@@ -106,8 +109,9 @@ fn sorted(run: &Run) -> Run {
     run
 }
 
-async fn history(project: &Project, run: &str, key: &str) -> Result<Series> {
-    let mut series = Series { run: run.to_owned(), key: key.to_owned(), points: Vec::new() };
+async fn history(project: &Project, run: &str, key: &str, spool: &Mutex<Spool>) -> Result<Sorted> {
+    let spool = || spool.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut sorter = Sorter::new(key.to_owned());
     let mut token: Option<String> = None;
     loop {
         let call = project
@@ -117,10 +121,12 @@ async fn history(project: &Project, run: &str, key: &str) -> Result<Series> {
             .query("max_results", Some(POINTS))
             .query("page_token", token.as_deref());
         let page = project.client.json(call).await?;
-        series.points.extend(read::points(&page));
+        for point in read::points(&page) {
+            sorter.push(point, &mut spool())?;
+        }
         token = page["next_page_token"].as_str().map(str::to_owned);
         if token.is_none() {
-            return Ok(series);
+            return Ok(sorter.finish(&mut spool())?);
         }
     }
 }
@@ -136,7 +142,7 @@ pub(super) async fn verify(
         let asked: Vec<&str> = ids.iter().map(String::as_str).collect();
         let here = project.check(&asked, &[]).await?;
         for run in written.runs(experiment, ids).await? {
-            let series = written.series(experiment, &run.id).await?;
+            let series = written.series(experiment, &run.id, &mut Spool::default()).await?;
             let Some(here) = here.get(&run.id) else {
                 account.differs(format!("run {} is no longer on the server", run.id));
                 continue;

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::Bring;
 use crate::exit::{Failure, Result};
-use crate::moving::Way;
 use crate::moving::project::Came;
 
 /// What became of a batch.
@@ -45,9 +44,7 @@ impl Bring<'_> {
         let mut all = Delivered::default();
         match self.send(kind, json!({ field: batch })).await {
             Ok(reply) => return Ok(Delivered::of(&reply)),
-            Err(failure) if self.way == Way::Import || !failure.is_refusal() => {
-                return Err(failure);
-            }
+            Err(failure) if !failure.is_refusal() => return Err(failure),
             Err(refused) if batch.iter().all(|one| id(one) == id(&batch[0])) => {
                 all.refused.extend(batch.first().map(|one| (id(one).to_owned(), refused)));
                 return Ok(all);

@@ -59,8 +59,8 @@ impl Bring<'_> {
         None
     }
 
-    /// What lies at a location, if it can be read. `what` it is of is said where it may not be: that
-    /// ends an import, and a sync goes on without.
+    /// What lies at a location, if it can be read. `what` it is of is said where it may not be, and
+    /// it comes without files.
     pub(super) async fn look(&mut self, what: &str, uri: &str, to: &str) -> Result<Option<Found>> {
         let location = self.present(uri, to);
         if self.no_artifacts || !location.is_readable() {
@@ -68,21 +68,21 @@ impl Bring<'_> {
         }
         let folder = Folder::open(&location)?;
         let files = if self.allowed.admits(&location) {
-            folder.list().await.map_err(Failure::from)
+            folder.list(self.allowed.is_root(&location)).await.map_err(Failure::from)
         } else {
             let refusal = self.allowed.refusal(&format!("the files of {what}"), &location);
             Err(Failure::usage(refusal.to_string()))
         };
         let Listing { files, hidden } = match files {
-            Err(failure) if self.way == Way::Sync => {
+            Err(failure) => {
                 self.account.refused(failure.message().to_owned());
                 return Ok(Some(Found { folder, files: Vec::new(), whole: false }));
             }
-            files => files?,
+            Ok(files) => files,
         };
         if hidden > 0 {
-            let names = "hidden files and folders (names that begin with a dot)";
-            self.account.note(format!("{hidden} {names} of {what} were not read"));
+            let names = "hidden files and folders that are no artifacts";
+            self.account.note(format!("{hidden} {names} were not read beside those of {what}"));
         }
         self.account.found(Kind::Files, files.len());
         for file in &files {
@@ -94,12 +94,30 @@ impl Bring<'_> {
     /// Copies what was found to a folder of the project. Tells whether all of it is there now: a
     /// file that changes while it is read, or that the server refuses, comes another time.
     pub(super) async fn copy_files(&mut self, found: Found, to: &str) -> Result<bool> {
+        let complete = self.copy_found(found, to).await?;
+        if !complete {
+            self.incomplete.insert(to.to_owned());
+        }
+        Ok(complete)
+    }
+
+    /// Whether files at an address of this server are missing that should have come.
+    pub(super) fn lacks_files(&self, address: &str) -> bool {
+        let Some(path) = address.strip_prefix("mlflow-artifacts:/") else { return false };
+        let below = |folder: &String| {
+            path.strip_prefix(folder.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.incomplete.iter().any(below)
+    }
+
+    async fn copy_found(&mut self, found: Found, to: &str) -> Result<bool> {
         let Found { folder, files, whole } = found;
         if files.is_empty() || self.dry_run {
             return Ok(whole);
         }
         let there = match self.project.files(to).await {
-            Err(refused) if self.goes_on(&refused) => {
+            Err(refused) if refused.is_refusal() => {
                 self.account.refused(format!("the files below {to}: {}", refused.message()));
                 return Ok(false);
             }
@@ -116,7 +134,7 @@ impl Bring<'_> {
             match is_there(&folder, file, &there).await {
                 Ok(true) => {}
                 Ok(false) => missing.push(file),
-                Err(unread) if self.goes_on(&unread) => {
+                Err(unread) if unread.is_refusal() => {
                     self.account.refused(format!("the file {place}: {}", unread.message()));
                     without.insert(file.path.as_str());
                 }
@@ -134,7 +152,7 @@ impl Bring<'_> {
             if let Err(failure) = sent {
                 if self.way == Way::Sync && has_changed(&folder, file).await? {
                     changed.insert(file.path.as_str());
-                } else if self.goes_on(&failure) {
+                } else if failure.is_refusal() {
                     let (path, why) = (&file.path, failure.message());
                     self.account.refused(format!("the file {to}/{path}: {why}"));
                     without.insert(file.path.as_str());
@@ -164,11 +182,6 @@ impl Bring<'_> {
             self.account.note(format!("{count} files below {to} {more}"));
         }
         Ok(whole && changed.is_empty() && without.is_empty())
-    }
-
-    /// Whether the rest comes although this was refused.
-    fn goes_on(&self, failure: &Failure) -> bool {
-        self.way == Way::Sync && failure.is_refusal()
     }
 
     /// The location, or where its store was moved to since it wrote where its files are.
@@ -211,5 +224,5 @@ async fn is_there(folder: &Folder, file: &File, there: &There) -> Result<bool> {
 
 /// Whether a file is not as it was found.
 async fn has_changed(folder: &Folder, file: &File) -> Result<bool> {
-    Ok(!folder.list().await?.files.contains(file))
+    Ok(!folder.list(false).await?.files.contains(file))
 }

@@ -72,6 +72,7 @@ impl Bring<'_> {
             let to = ("logged-models", "logged_models");
             let done = self.deliver(to, &missing, |model| &model.id).await?;
             left_out = self.account_for("logged model", done);
+            self.left_out.extend(left_out.iter().cloned());
             let missing: Vec<&LoggedModel> =
                 missing.into_iter().filter(|model| !left_out.contains(&model.id)).collect();
             self.account.sent(Kind::LoggedModels, missing.len());
@@ -100,6 +101,7 @@ impl Bring<'_> {
         let mut marks = Vec::new();
         for Read { model, mark, files } in some {
             if left_out.contains(&model.id) {
+                self.incomplete.insert(folder(&model));
                 continue;
             }
             let complete = match files {

@@ -82,6 +82,9 @@ impl Bring<'_> {
                     let here = model.versions.iter().find(|version| *number == version.version);
                     let lost = here.filter(|version| self.place(version).is_empty());
                     let why = match lost {
+                        Some(version) if self.is_half_there(version) => {
+                            "its files did not all come".to_owned()
+                        }
                         Some(version) => {
                             format!("its files at {} are those of no run", version.source)
                         }
@@ -108,13 +111,27 @@ impl Bring<'_> {
         })
     }
 
+    /// Where something of it is on the server, among the files of a run or a logged model.
+    fn found(&self, version: &Version) -> Option<String> {
+        let moved = self.moved(&version.location).or_else(|| self.moved(&version.source));
+        moved.or_else(|| self.moved_run(&version.source))
+    }
+
+    /// Whether some of its files did not come. They may another time: what is registered is signed
+    /// as it is then.
+    fn is_half_there(&self, version: &Version) -> bool {
+        self.found(version).is_some_and(|place| self.lacks_files(&place))
+    }
+
     /// Where its files are on the server; nothing if they did not come.
     fn place(&self, version: &Version) -> String {
+        if self.is_half_there(version) {
+            return String::new();
+        }
         if let Some(id) = &version.logged_model {
             return format!("models:/{id}");
         }
-        let moved = self.moved(&version.location).or_else(|| self.moved(&version.source));
-        if let Some(moved) = moved.or_else(|| self.moved_run(&version.source)) {
+        if let Some(moved) = self.found(version) {
             return moved;
         }
         let local = falaj_moving::artifact::local_path(&version.source).is_some();

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use falaj_moving::digest;
-use falaj_moving::record::{Experiment, Run, Series, Stage};
+use falaj_moving::record::{Experiment, Point, Run, Series, Stage};
+use falaj_moving::series::{Sorted, Spool};
 use futures::{StreamExt, TryStreamExt, stream};
 use reqwest::Method;
 use serde_json::Value;
@@ -11,7 +12,7 @@ use serde_json::Value;
 use super::deliver::Delivered;
 use super::files::Found;
 use super::{Bring, has_all, mark_of};
-use crate::exit::{Exit, Result};
+use crate::exit::{Exit, Failure, Result};
 use crate::moving::{Kind, Way};
 
 /// How many runs are looked at together.
@@ -34,16 +35,52 @@ struct Read {
 struct Part<'a> {
     runs: Vec<&'a Run>,
     sent: Vec<Expected>,
-    missing: Vec<Series>,
+    missing: Vec<Lacking>,
     points: usize,
+    spool: Spool,
+}
+
+/// Points of a run that the server lacks: those of a metric from one on.
+struct Lacking {
+    run: String,
+    series: Sorted,
+    from: usize,
+}
+
+impl Lacking {
+    fn len(&self) -> usize {
+        self.series.len() - self.from
+    }
+
+    /// In pieces that a request has room for, which are read as they are asked for.
+    fn pieces(&self) -> impl Iterator<Item = Result<Series>> + use<'_> {
+        let mut rest = self.series.points().skip(self.from);
+        std::iter::from_fn(move || {
+            let read: falaj_moving::Result<Vec<Point>> = rest.by_ref().take(POINTS).collect();
+            let piece = |points| Series {
+                run: self.run.clone(),
+                key: self.series.key().to_owned(),
+                points,
+            };
+            match read {
+                Ok(points) if points.is_empty() => None,
+                read => Some(read.map(piece).map_err(Failure::from)),
+            }
+        })
+    }
 }
 
 impl<'a> Part<'a> {
-    fn add(&mut self, run: &'a Run, expected: Expected, missing: Vec<Series>) {
+    fn add(&mut self, run: &'a Run, expected: Expected, missing: Vec<Lacking>) {
         self.runs.push(run);
         self.sent.push(expected);
-        self.points += missing.iter().map(|one| one.points.len()).sum::<usize>();
+        self.points += missing.iter().map(Lacking::len).sum::<usize>();
         self.missing.extend(missing);
+    }
+
+    /// Says that what was read besides is not needed any more.
+    fn tidy(&mut self) {
+        self.spool.hold_only(self.missing.iter().map(|one| one.series.held()).sum());
     }
 }
 
@@ -110,10 +147,10 @@ impl Bring<'_> {
         }
     }
 
-    /// Whether a run came once and is not on the server any more.
+    /// Whether a run came once and is not on the server any more, or in its bin.
     fn is_lost(&self, run: &str) -> bool {
         let came = self.memory.came.as_ref().and_then(|all| all.get(run));
-        came.is_some_and(|came| came.stage == "gone")
+        came.is_some_and(|came| came.stage == "gone" || came.stage == "deleted")
     }
 
     async fn some_runs(&mut self, experiment: &str, all: Vec<Read>) -> Result<()> {
@@ -121,15 +158,15 @@ impl Bring<'_> {
         let mut here = self.project.check(&ids, &[]).await?;
         let (mut part, mut fate) = (Part::default(), Fate::default());
         for Read { run, .. } in &all {
-            let series = self.source.series(experiment, &run.id).await?;
-            let points = series.iter().map(|one| one.points.len()).sum();
-            self.account.found(Kind::Points, points);
+            part.tidy();
+            let series = self.source.series(experiment, &run.id, &mut part.spool).await?;
+            self.account.found(Kind::Points, series.iter().map(Sorted::len).sum());
             let expected = Expected::of(run, &series);
             let there = here.remove(&run.id);
             if there.as_ref().is_some_and(|there| expected.is(there)) {
                 continue;
             }
-            part.add(run, expected, lacking(series, there.as_ref()));
+            part.add(run, expected, lacking(&run.id, series, there.as_ref())?);
             if part.points >= GATHERED {
                 self.send_part(std::mem::take(&mut part), &mut fate).await?;
             }
@@ -138,6 +175,7 @@ impl Bring<'_> {
         let mut marks = Vec::new();
         for Read { run, mark, files } in all {
             if fate.left_out.contains(&run.id) {
+                self.incomplete.insert(folder(&run));
                 continue;
             }
             let complete = match files {
@@ -189,13 +227,11 @@ impl Bring<'_> {
     }
 
     /// Tells to which runs nothing could be added.
-    async fn send_points(&mut self, all: Vec<Series>) -> Result<HashSet<String>> {
-        let counts: Vec<(String, usize)> =
-            all.iter().map(|one| (one.run.clone(), one.points.len())).collect();
+    async fn send_points(&mut self, all: Vec<Lacking>) -> Result<HashSet<String>> {
         let this = &*self;
         let done: Vec<Delivered> = stream::iter(batches(&all))
-            .map(async |batch: Vec<Series>| {
-                this.deliver(("points", "series"), &batch, |one| &one.run).await
+            .map(async |batch: Result<Vec<Series>>| {
+                this.deliver(("points", "series"), &batch?, |one| &one.run).await
             })
             .buffer_unordered(self.concurrency)
             .try_collect()
@@ -204,8 +240,8 @@ impl Bring<'_> {
         for one in done {
             left_out.extend(self.account_for("points of the run", one));
         }
-        let sent = counts.iter().filter(|(run, _)| !left_out.contains(run));
-        self.account.sent(Kind::Points, sent.map(|(_, count)| count).sum());
+        let sent = all.iter().filter(|one| !left_out.contains(&one.run));
+        self.account.sent(Kind::Points, sent.map(Lacking::len).sum());
         Ok(left_out)
     }
 
@@ -278,17 +314,19 @@ fn folder(run: &Run) -> String {
 }
 
 /// What the server lacks of a run's points.
-fn lacking(all: Vec<Series>, there: Option<&Value>) -> Vec<Series> {
-    let Some(there) = there.and_then(|there| there["series"].as_array()) else { return all };
-    let said = |key: &str| {
-        let pair = there.iter().find(|pair| pair[0] == *key);
-        pair.and_then(|pair| pair[1].as_str())
-    };
-    let rest = all.iter().map(|one| match said(&one.key) {
-        Some(said) => digest::lacking(one, said),
-        None => one.clone(),
-    });
-    rest.filter(|one| !one.points.is_empty()).collect()
+fn lacking(run: &str, all: Vec<Sorted>, there: Option<&Value>) -> Result<Vec<Lacking>> {
+    let there = there.and_then(|there| there["series"].as_array());
+    let pairs = there.into_iter().flatten();
+    let said: HashMap<&str, &str> =
+        pairs.filter_map(|pair| Some((pair[0].as_str()?, pair[1].as_str()?))).collect();
+    let mut rest = Vec::new();
+    for series in all {
+        let from = said.get(series.key()).map_or(Ok(0), |said| series.lacking(said))?;
+        if from < series.len() {
+            rest.push(Lacking { run: run.to_owned(), series, from });
+        }
+    }
+    Ok(rest)
 }
 
 /// What a server should say of a run.
@@ -303,7 +341,7 @@ struct Expected {
 }
 
 impl Expected {
-    fn of(run: &Run, series: &[Series]) -> Self {
+    fn of(run: &Run, series: &[Sorted]) -> Self {
         Self {
             id: run.id.clone(),
             status: run.status.clone(),
@@ -346,17 +384,25 @@ fn size_of(run: &Run) -> usize {
     500 + pairs + datasets
 }
 
-/// Cuts long series and gathers short ones, so that requests are of about one size.
-fn batches(all: &[Series]) -> Vec<Vec<Series>> {
-    let parts = all.iter().flat_map(|series| {
-        series.points.chunks(POINTS).map(|points| Series {
-            run: series.run.clone(),
-            key: series.key.clone(),
-            points: points.to_vec(),
-        })
-    });
+/// Cuts long series and gathers short ones, so that requests are of about one size; each is made
+/// when it is asked for.
+fn batches(all: &[Lacking]) -> impl Iterator<Item = Result<Vec<Series>>> + use<'_> {
     // A series costs something even if it is short.
-    packed(parts, POINTS, |part| part.points.len() + 10)
+    let cost = |piece: &Series| piece.points.len() + 10;
+    let mut pieces = all.iter().flat_map(Lacking::pieces).peekable();
+    std::iter::from_fn(move || {
+        let mut batch = match pieces.next()? {
+            Ok(first) => vec![first],
+            Err(unread) => return Some(Err(unread)),
+        };
+        let mut left = POINTS.saturating_sub(cost(&batch[0]));
+        let fits = |piece: &Result<Series>, left| piece.as_ref().is_ok_and(|one| cost(one) <= left);
+        while let Some(Ok(next)) = pieces.next_if(|piece| fits(piece, left)) {
+            left -= cost(&next);
+            batch.push(next);
+        }
+        Some(Ok(batch))
+    })
 }
 
 /// Gathers things into batches that have room for so much; what is larger goes alone.
@@ -379,25 +425,31 @@ fn packed<T>(all: impl Iterator<Item = T>, room: usize, cost: impl Fn(&T) -> usi
 
 #[cfg(test)]
 mod tests {
-    use falaj_moving::record::Point;
+    use falaj_moving::series::Sorter;
 
     use super::*;
 
     #[test]
     fn requests_of_about_one_size() {
-        let series = |points: usize| Series {
-            run: "r".to_owned(),
-            key: "k".to_owned(),
-            points: vec![Point { timestamp: 0, step: 0, value: 0.0 }; points],
+        let mut spool = Spool::default();
+        let mut lacking = |(points, from): (usize, usize)| {
+            let mut sorter = Sorter::new("k".to_owned());
+            for step in 0..i64::try_from(points).unwrap() {
+                sorter.push(Point { timestamp: 0, step, value: 0.0 }, &mut spool).unwrap();
+            }
+            Lacking { run: "r".to_owned(), series: sorter.finish(&mut spool).unwrap(), from }
         };
-        let sizes = |lengths: &[usize]| {
-            let all: Vec<Series> = lengths.iter().map(|length| series(*length)).collect();
-            let count = |batch: &Vec<Series>| batch.iter().map(|one| one.points.len()).sum();
-            batches(&all).iter().map(count).collect::<Vec<usize>>()
+        let mut sizes = |all: &[(usize, usize)]| {
+            let all: Vec<Lacking> = all.iter().map(|one| lacking(*one)).collect();
+            let count = |batch: Result<Vec<Series>>| -> Vec<usize> {
+                batch.unwrap().iter().map(|one| one.points.len()).collect()
+            };
+            batches(&all).map(count).collect::<Vec<_>>()
         };
-        assert_eq!(sizes(&[]), [0_usize; 0]);
-        assert_eq!(sizes(&[10, 20]), [30]);
-        assert_eq!(sizes(&[POINTS * 2 + 1]), [POINTS, POINTS, 1]);
-        assert_eq!(sizes(&[POINTS - 100, 200]), [POINTS - 100, 200]);
+        assert_eq!(sizes(&[]), Vec::<Vec<usize>>::new());
+        assert_eq!(sizes(&[(10, 0), (20, 0)]), [[10, 20]]);
+        assert_eq!(sizes(&[(POINTS * 2 + 1, 0)]), [[POINTS], [POINTS], [1]]);
+        assert_eq!(sizes(&[(POINTS * 2 + 1, POINTS * 2)]), [[1]]);
+        assert_eq!(sizes(&[(POINTS - 100, 0), (200, 0)]), [[POINTS - 100], [200]]);
     }
 }

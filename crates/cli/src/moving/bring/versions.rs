@@ -21,15 +21,30 @@ impl Bring<'_> {
             self.account.found(Kind::Models, 1);
             self.account.found(Kind::Versions, model.versions.len());
             self.account.found(Kind::Aliases, model.aliases.len());
-            for at in 0..model.versions.len() {
-                let version = model.versions[at].clone();
-                model.versions[at] = self.rehome(&model.name, version).await?;
+            let mut whole = true;
+            for version in std::mem::take(&mut model.versions) {
+                let number = version.version;
+                let version = match self.is_left_out(&version) {
+                    Some(of) => Err(format!("{of} did not come")),
+                    None => Ok(self.rehome(&model.name, version).await?),
+                };
+                match version {
+                    // What is signed and scanned must be all of it.
+                    Ok(version) if !self.lacks_files(&version.location) => {
+                        model.versions.push(version);
+                        continue;
+                    }
+                    Ok(_) => self.leave_version(&mut model, number, "its files did not all come"),
+                    Err(why) => self.leave_version(&mut model, number, &why),
+                }
+                whole = false;
             }
-            match self.send_model(&model).await {
-                // It is being signed or changed, and comes the next time.
-                Err(failure) if failure.is_passing() && failure.is_refusal() => {
+            match self.send_model(&model, whole).await {
+                // Its name is taken, or it is being signed or changed.
+                Err(failure) if failure.is_refusal() => {
                     let (name, why) = (&model.name, failure.message());
-                    self.account.refused(format!("the registered model {name}: {why}"));
+                    let how = failure.advice().map(|how| format!(" ({how})")).unwrap_or_default();
+                    self.account.refused(format!("the registered model {name}: {why}{how}"));
                 }
                 sent => sent?,
             }
@@ -37,7 +52,21 @@ impl Bring<'_> {
         Ok(())
     }
 
-    async fn send_model(&mut self, model: &RegisteredModel) -> Result<()> {
+    /// What a version was made of, if that stays behind.
+    fn is_left_out(&self, version: &Version) -> Option<String> {
+        let run = version.run_id.as_ref().map(|id| ("run", id));
+        let model = version.logged_model.as_ref().map(|id| ("logged model", id));
+        let mut of = [run, model].into_iter().flatten();
+        of.find(|(_, id)| self.left_out.contains(*id)).map(|(what, id)| format!("its {what} {id}"))
+    }
+
+    fn leave_version(&mut self, model: &mut RegisteredModel, number: i64, why: &str) {
+        self.account.refused(format!("version {number} of {}: {why}", model.name));
+        model.aliases.retain(|(_, to)| *to != number);
+    }
+
+    /// Of what does not come whole, versions from before may be there.
+    async fn send_model(&mut self, model: &RegisteredModel, whole: bool) -> Result<()> {
         let look = RegisteredModel { versions: Vec::new(), aliases: Vec::new(), ..model.clone() };
         let body = json!({ "models": [look], "dry_run": true });
         let before = self.project.import("models", &body).await.map_err(clash)?;
@@ -61,6 +90,9 @@ impl Bring<'_> {
         self.leave_out(&mut model, &after["models"][0]["left_out"]);
         self.account.sent(Kind::Aliases, model.aliases.len());
         for (what, ours) in parts(&model) {
+            if !whole && what != "tags" {
+                continue;
+            }
             let label = format!("{what} of registered model {}", model.name);
             self.account.compare(&label, &ours, after["models"][0][what].as_str());
         }
