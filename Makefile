@@ -23,7 +23,7 @@ SECONDS ?= 60
 DEV_BINARY := $(CARGO_TARGET_DIR)/debug/falaj
 TEST_ENV := FALAJ_BIN=$(DEV_BINARY) FALAJ_TEST_PYTHON=$(CACHE)/venv/bin/python
 
-.PHONY: help run build test lint test-rust test-e2e test-mlflow crash-short bench crash fuzz setup
+.PHONY: help run build test lint test-rust test-e2e test-mlflow test-serving crash-short bench crash fuzz setup
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,7 +48,7 @@ lint: setup ## Formatting, clippy, and the rules for dependencies
 
 test: lint ## Run every check and every test
 	@scripts/stage "build" cargo build --workspace --locked
-	@$(TEST_ENV) scripts/with-services $(MAKE) --no-print-directory test-rust test-e2e test-mlflow
+	@$(TEST_ENV) scripts/with-services $(MAKE) --no-print-directory test-rust test-e2e test-mlflow test-serving
 	@$(MAKE) --no-print-directory crash-short
 
 # The parts of `make test`. They need the services: scripts/with-services make test-rust
@@ -63,6 +63,12 @@ test-mlflow:
 	@scripts/stage "stock MLflow client" $(CACHE)/mlflow-venv/bin/python -m pytest -q -W ignore \
 		tests/mlflow/test_stock_client.py tests/mlflow/test_stock_traces.py \
 		tests/mlflow/test_moving.py tests/mlflow/test_sync.py tests/mlflow/test_models.py --target sqlite --target postgres
+
+# The stock clients of Triton and KServe. The two register the same protobuf names, hence two processes.
+test-serving:
+	@scripts/stage "stock Triton clients" $(CACHE)/serving-venv/bin/python -m pytest -q tests/serving \
+		--ignore tests/serving/test_kserve.py
+	@scripts/stage "stock KServe clients" $(CACHE)/kserve-venv/bin/python -m pytest -q tests/serving/test_kserve.py
 
 crash-short:
 	@$(TEST_ENV) scripts/stage "crash, short" $(CARGO_TARGET_DIR)/debug/falaj-crash \

@@ -12,6 +12,9 @@ from server import Client, Server
 # The folder of that name here is not the package, which has a file it starts from.
 _mlflow = importlib.util.find_spec("mlflow")
 collect_ignore = [] if _mlflow and _mlflow.origin else ["mlflow"]
+# The same for the stock clients of inference servers: `make test-serving`.
+if not any(importlib.util.find_spec(name) for name in ("tritonclient", "kserve")):
+    collect_ignore.append("serving")
 
 # A single address sends everything here, so the limits meant for strangers are set aside; the
 # tests of those limits start servers of their own.
