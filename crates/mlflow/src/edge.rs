@@ -84,9 +84,10 @@ fn routed(uri: &Uri) -> Option<(Option<PathPlace>, Uri)> {
         None if place.is_some() => Some(rest.to_owned()),
         None => None,
     };
-    // Clients name a folder of artifacts with a slash behind it; routes have none.
+    // Clients name a folder of artifacts with a slash behind it, and the inference protocol writes
+    // its root with one; routes have none.
     let rewritten = match api.as_deref().unwrap_or(rest).strip_suffix('/') {
-        Some(folder) if folder.starts_with(FOLDERS) => folder.to_owned(),
+        Some(folder) if folder.starts_with(FOLDERS) || folder == "/v2" => folder.to_owned(),
         _ => api?,
     };
     let mut parts = uri.clone().into_parts();
@@ -120,6 +121,8 @@ mod tests {
                 None,
                 "/api/2.0/mlflow-artifacts/artifacts/1/run",
             ),
+            ("/v2/", None, "/v2"),
+            ("/t/acme/vision/v2/", Some("acme/vision"), "/v2"),
         ] {
             let (found, uri) = routed(&asked.parse().unwrap()).unwrap();
             assert_eq!(uri.to_string(), path, "{asked}");

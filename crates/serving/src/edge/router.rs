@@ -147,7 +147,16 @@ fn router(folder: Arc<Folder>, token: Secret) -> Router {
         }
     }
     let guarded = guarded.layer(DefaultBodyLimit::max(MAX_BODY)).layer(from_fn(guard));
-    open_rows.merge(guarded).layer(from_fn(in_the_protocols_words))
+    let routes = open_rows.merge(guarded).fallback(nowhere).method_not_allowed_fallback(otherwise);
+    routes.layer(from_fn(in_the_protocols_words))
+}
+
+async fn nowhere(request: Request) -> Response {
+    problem_response(&Error::not_found("route", request.uri().path()))
+}
+
+async fn otherwise() -> Response {
+    problem_response(&Error::new(&code::METHOD_NOT_ALLOWED, "this route has no such method"))
 }
 
 async fn in_the_protocols_words(request: Request, next: Next) -> Response {
@@ -166,9 +175,9 @@ fn admit<'a>(
     headers: &HeaderMap,
 ) -> Result<tokio::sync::SemaphorePermit<'a>> {
     let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let shown = shown.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| {
-        scheme.eq_ignore_ascii_case("bearer")
-    });
+    let shown = shown
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     // Digests are compared, in a time that tells nothing about where they differ.
     let known = shown.is_some_and(|(_, given)| {
         verify_slices_are_equal(&sum(given.trim().as_bytes()), token).is_ok()
