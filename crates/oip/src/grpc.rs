@@ -46,7 +46,12 @@ pub fn read_grpc(message: ModelInferRequest, limits: &Limits) -> Result<Request>
         parameters::of_output(&mut wanted, read_parameters(output.parameters, limits)?)?;
         request.outputs.push(wanted);
     }
-    let (inputs, raw) = (message.inputs, message.raw_input_contents);
+    let (mut inputs, raw) = (message.inputs, message.raw_input_contents);
+    // First of all, because an input in shared memory has no bytes here to be counted.
+    for input in &mut inputs {
+        let found = read_parameters(std::mem::take(&mut input.parameters), limits)?;
+        parameters::of_input(&input.name, found)?;
+    }
     if !raw.is_empty() && raw.len() != inputs.len() {
         let allowed = format!("as many as there are inputs ({}), or none", inputs.len());
         return Err(Error::invalid("raw_input_contents", raw.len(), allowed));
@@ -72,7 +77,6 @@ fn tensor(
 ) -> Result<(String, Tensor)> {
     limits.name("inputs.name", &input.name)?;
     let of = Of("inputs", &input.name);
-    parameters::of_input(&input.name, read_parameters(input.parameters, limits)?)?;
     let kind = DataType::parse(&input.datatype).map_err(|error| of_input(of, error))?;
     let (shape, elements) = shape(of, input.shape.iter().copied())?;
     limits.spend(left, kind, elements, of)?;

@@ -60,6 +60,10 @@ fn messages_that_lie_are_refused() {
     let mut shared = raw("FP32", &[1], &[0; 4]);
     shared.inputs[0].parameters =
         parameter("shared_memory_region", ParameterChoice::String("r".to_owned()));
+    // As the stock client sends it.
+    shared.raw_input_contents.clear();
+    shared.inputs.push(input("y", "FP32", &[1]));
+    shared.raw_input_contents.push(Bytes::from_static(&[0; 4]));
     let mut sequence = raw("FP32", &[1], &[0; 4]);
     sequence.parameters = parameter("sequence_id", ParameterChoice::Int64(4));
     let mut huge = raw("FP32", &[1], &[0; 4]);
