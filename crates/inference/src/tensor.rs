@@ -82,7 +82,8 @@ macro_rules! data_types {
             }
 
             /// No elements yet, room for `capacity` of this type.
-            pub(crate) fn empty(kind: DataType, capacity: usize) -> Self {
+            #[must_use]
+            pub fn empty(kind: DataType, capacity: usize) -> Self {
                 match kind { $(DataType::$kind => Self::$kind(Vec::with_capacity(capacity))),* }
             }
         }
@@ -127,6 +128,11 @@ impl fmt::Display for DataType {
 }
 
 impl Data {
+    /// Adds the elements of another, which must be of the same type.
+    pub fn append(&mut self, other: &Self) -> Result<()> {
+        self.extend(other, 0..other.len())
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
