@@ -5,7 +5,6 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use axum::Router;
 use falaj_base::{Result, Secret};
@@ -111,7 +110,7 @@ impl Server {
         let readiness = Readiness::new(services.db.clone(), drain.clone());
         let mut modules = modules(&services, config);
         modules.extend(further(&services));
-        modules.push(http::module(readiness, metrics.clone(), Arc::clone(&description)));
+        modules.push(http::module(readiness, metrics.clone(), description.clone()));
         let workers = modules.iter_mut().flat_map(|module| module.workers.drain(..)).collect();
         let (router, table) = compose(config, &services, modules, description, &metrics, &drain)?;
 

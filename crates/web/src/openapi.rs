@@ -1,25 +1,68 @@
 //! The OpenAPI 3.1 document, read off the endpoints themselves.
 
+use std::fmt;
+
+use falaj_base::Action;
+use http::Method;
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::module::Module;
 use crate::problem::Problem;
-use crate::routes::{Body, Doc, DocSource, Endpoint, Parts};
+use crate::routes::{Body, Doc, DocSource, Parts};
 
-/// The document over all modules.
-#[must_use]
-pub fn document<'a>(modules: impl IntoIterator<Item = &'a Module>, version: &str) -> Value {
+/// What the document is written from: every endpoint without its handler. Kept, because a server
+/// that nobody asks for the document should not hold the megabytes that writing it takes.
+pub struct Outline(Vec<Endpoint>);
+
+struct Endpoint {
+    module: &'static str,
+    method: Method,
+    path: &'static str,
+    action: Option<&'static Action>,
+    summary: &'static str,
+    doc: DocSource,
+}
+
+impl fmt::Debug for Outline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} endpoints", self.0.len())
+    }
+}
+
+impl Outline {
+    #[must_use]
+    pub fn of(modules: &[Module]) -> Self {
+        let endpoints = modules.iter().flat_map(|module| {
+            let told = module.endpoints.iter().filter(|endpoint| !endpoint.is_grpc());
+            told.map(|endpoint| Endpoint {
+                module: module.name,
+                method: endpoint.method.clone(),
+                path: endpoint.path,
+                action: endpoint.action,
+                summary: endpoint.summary,
+                doc: endpoint.doc,
+            })
+        });
+        Self(endpoints.collect())
+    }
+
+    /// The document over all modules.
+    #[must_use]
+    pub fn document(&self, version: &str) -> Value {
+        document(&self.0, version)
+    }
+}
+
+fn document(endpoints: &[Endpoint], version: &str) -> Value {
     let mut sent = inline(SchemaSettings::draft2020_12().for_deserialize());
     let mut given = inline(SchemaSettings::draft2020_12().for_serialize());
     let mut paths = Map::new();
-    for module in modules {
-        for endpoint in module.endpoints.iter().filter(|endpoint| !endpoint.is_grpc()) {
-            let item = paths.entry(template(endpoint.path)).or_insert_with(|| json!({}));
-            let operation = operation(module.name, endpoint, &mut sent, &mut given);
-            item[endpoint.method.as_str().to_ascii_lowercase()] = operation;
-        }
+    for endpoint in endpoints {
+        let item = paths.entry(template(endpoint.path)).or_insert_with(|| json!({}));
+        let operation = operation(endpoint, &mut sent, &mut given);
+        item[endpoint.method.as_str().to_ascii_lowercase()] = operation;
     }
     let problem = given.subschema_for::<Problem>();
     json!({
@@ -60,7 +103,6 @@ fn template(path: &str) -> String {
 }
 
 fn operation(
-    module: &str,
     endpoint: &Endpoint,
     sent: &mut SchemaGenerator,
     given: &mut SchemaGenerator,
@@ -74,7 +116,7 @@ fn operation(
     parameters.extend(parts.query.iter().flat_map(|schema| parameters_of(schema, "query")));
     let mut operation = json!({
         "operationId": operation_id(endpoint),
-        "tags": [module],
+        "tags": [endpoint.module],
         "summary": endpoint.summary,
         "parameters": parameters,
         "responses": responses(&parts),

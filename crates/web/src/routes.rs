@@ -34,6 +34,16 @@ impl Endpoint {
     pub fn is_grpc(&self) -> bool {
         matches!(self.doc, DocSource::Grpc)
     }
+
+    /// The media types it takes and gives. What is read off a handler's types is JSON.
+    pub fn media(&self) -> impl Iterator<Item = &'static str> {
+        let media = match self.doc {
+            DocSource::Typed(_) => [Some("application/json"), None],
+            DocSource::Raw(doc) => [doc.takes, doc.gives],
+            DocSource::Grpc => [Some("application/grpc"), None],
+        };
+        media.into_iter().flatten()
+    }
 }
 
 impl fmt::Debug for Endpoint {
@@ -60,6 +70,7 @@ pub enum Body {
     Media(&'static str),
 }
 
+#[derive(Clone, Copy)]
 pub(crate) enum DocSource {
     /// Read from the handler's own types. The first generator is for what callers send, the
     /// second for what they get: optional fields differ between the two.

@@ -9,6 +9,7 @@ use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use falaj_base::{Action, Ctx, Error, Resource, Result, Role, Scope};
+use falaj_web::openapi::Outline;
 use falaj_web::{Doc, Module, Routes, problem_response};
 use http::Method;
 use http::header::CONTENT_TYPE;
@@ -25,8 +26,27 @@ pub static SELF_API: Action =
 
 pub static ACTIONS: &[&Action] = &[&METRICS_READ, &SELF_API];
 
-/// The OpenAPI document, filled in once every module is known.
-pub type Description = Arc<OnceLock<Bytes>>;
+/// The OpenAPI document: outlined once every module is known, written when first asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Description(Arc<Described>);
+
+#[derive(Debug, Default)]
+struct Described {
+    outline: OnceLock<Outline>,
+    text: OnceLock<Bytes>,
+}
+
+impl Description {
+    pub(super) fn tell(&self, outline: Outline) -> Result<()> {
+        self.0.outline.set(outline).map_err(|_| Error::internal("described twice"))
+    }
+
+    fn text(&self) -> Result<Bytes> {
+        let outline = self.0.outline.get().ok_or_else(|| Error::internal("not yet described"))?;
+        let write = || outline.document(env!("CARGO_PKG_VERSION")).to_string().into();
+        Ok(self.0.text.get_or_init(write).clone())
+    }
+}
 
 /// The module of the server itself.
 #[must_use]
@@ -41,8 +61,8 @@ pub fn module(readiness: Readiness, metrics: Metrics, description: Description) 
         async move { answer(show_metrics(&ctx, &metrics).await) }
     };
     let describe = move |Extension(ctx): Extension<Ctx>| {
-        let description = Arc::clone(&description);
-        async move { answer(describe(&ctx, &description).await) }
+        let description = description.clone();
+        async move { answer(describe(&ctx, description).await) }
     };
     let json = "application/json";
     let routes = Routes::new(Arc::new(()))
@@ -103,9 +123,11 @@ async fn show_metrics(ctx: &Ctx, metrics: &Metrics) -> Result<Response> {
     Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.encode()?).into_response())
 }
 
-async fn describe(ctx: &Ctx, description: &Description) -> Result<Response> {
+async fn describe(ctx: &Ctx, description: Description) -> Result<Response> {
     let home = ctx.principal.home.map_or(Scope::Platform, Scope::Tenant);
     ctx.authorize(&SELF_API, &Resource::new("self", ctx.principal.id, home)).await?;
-    let document = description.get().cloned().unwrap_or_default();
+    // Writing it takes a while, once: other requests on this thread should not wait for that.
+    let document = tokio::task::spawn_blocking(move || description.text());
+    let document = document.await.map_err(Error::internal)??;
     Ok(([(CONTENT_TYPE, "application/json")], document).into_response())
 }

@@ -1,6 +1,5 @@
 //! The one router, and the layers around it.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Router;
@@ -9,9 +8,9 @@ use axum::response::Response;
 use falaj_base::{Error, Gate, Result, code};
 use falaj_governance::identity::Authenticator;
 use falaj_store::db::Db;
-use falaj_web::{Endpoint, Module, openapi, problem_response};
+use falaj_web::openapi::Outline;
+use falaj_web::{Endpoint, Module, problem_response};
 use http::{Method, Uri};
-use serde_json::Value;
 
 use super::config::{LimitsConfig, ServerConfig};
 use super::drain::Drain;
@@ -51,11 +50,8 @@ impl std::fmt::Debug for App<'_> {
 
 /// Composes everything into one service, and lists what it answers to.
 pub fn build(app: App<'_>) -> Result<(Router, Vec<Route>)> {
-    let document = openapi::document(&app.modules, env!("CARGO_PKG_VERSION"));
-    let mut rows = route_table(&app.modules, &document);
-    let text = serde_json::to_vec(&document).map_err(Error::internal)?;
-    app.description.set(text.into()).map_err(|_| Error::internal("described twice"))?;
-
+    app.description.tell(Outline::of(&app.modules))?;
+    let mut rows = route_table(&app.modules);
     let (services, service_rows) = grpc::services(app.drain.clone())?;
     rows.extend(service_rows);
     let endpoints = app.modules.into_iter().flat_map(|module| module.endpoints);
@@ -103,11 +99,11 @@ fn to_the_handler(
 
 /// Every route of `modules`, for the middleware and for the test that walks them all.
 #[must_use]
-pub fn route_table(modules: &[Module], document: &Value) -> Vec<Route> {
+pub fn route_table(modules: &[Module]) -> Vec<Route> {
     let endpoints = modules.iter().flat_map(|module| &module.endpoints);
     endpoints
         .map(|endpoint| {
-            let kind = kind(endpoint, document);
+            let kind = kind(endpoint);
             let access = match endpoint.action {
                 Some(action) => Access::Action(action),
                 // Nothing that streams is open to strangers: a signature opens it.
@@ -121,22 +117,14 @@ pub fn route_table(modules: &[Module], document: &Value) -> Vec<Route> {
 
 /// An endpoint that takes or gives anything but small documents is a transfer; what it takes and
 /// gives stands in its own description.
-fn kind(endpoint: &Endpoint, document: &Value) -> RouteKind {
+fn kind(endpoint: &Endpoint) -> RouteKind {
     if endpoint.path.starts_with("/health/") || endpoint.path.starts_with("/v2/health/") {
         return RouteKind::Health;
     }
     if endpoint.is_grpc() {
         return RouteKind::Grpc;
     }
-    let method = endpoint.method.as_str().to_ascii_lowercase();
-    let operation = &document["paths"][endpoint.path.replace("{*", "{")][method];
-    let replies = operation["responses"].as_object().into_iter().flatten();
-    let bodies = replies.map(|(_, reply)| reply).chain([&operation["requestBody"]]);
-    let media: HashSet<&str> = bodies
-        .filter_map(|body| body["content"].as_object())
-        .flat_map(|content| content.keys().map(String::as_str))
-        .collect();
-    if media.iter().all(|media| is_document(media)) { RouteKind::Call } else { RouteKind::Stream }
+    if endpoint.media().all(is_document) { RouteKind::Call } else { RouteKind::Stream }
 }
 
 fn is_document(media: &str) -> bool {

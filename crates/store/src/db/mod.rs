@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 
 use falaj_base::{Clock, Error, Result, Timestamp};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 pub use config::{DatabaseConfig, Durability, Location};
 pub use migrate::{Migration, ModuleMigrations};
@@ -225,5 +225,10 @@ impl std::fmt::Debug for Db {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(Error::internal(panic)))
+    let (answer, answered) = oneshot::channel();
+    // Boxed, so that all work is of one type: the runtime's code for a task is compiled anew for
+    // every type of task, and some hundred reads and writes would each bring kilobytes of it.
+    let task: Box<dyn FnOnce() + Send> = Box::new(move || drop(answer.send(work())));
+    tokio::task::spawn_blocking(task).await.map_err(Error::internal)?;
+    answered.await.map_err(Error::internal)?
 }

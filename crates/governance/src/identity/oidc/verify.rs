@@ -27,6 +27,10 @@ pub struct Providers(Vec<Provider>);
 
 impl Providers {
     pub fn new(config: &OidcConfig, clock: &Clock) -> Result<Self> {
+        // A client reads every certificate that the system trusts: not for nobody.
+        if config.providers.is_empty() {
+            return Ok(Self(Vec::new()));
+        }
         let fetch = Fetch::new(config)?;
         let limits = OidcConfig { providers: Vec::new(), ..config.clone() };
         let provider = |own: &OidcProviderConfig| Provider {

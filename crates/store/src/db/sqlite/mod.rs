@@ -49,12 +49,10 @@ impl Sqlite {
     ) -> Result<Self> {
         let lock = lock_file(path)?;
         let connection = connect(path, config.durability)?;
-        let readers = (0..config.readers)
-            .map(|_| connect(path, config.durability))
-            .collect::<Result<Vec<_>>>()?;
+        let (durability, file) = (config.durability, path.to_owned());
         Ok(Self {
             writer: Writer::start(connection, config, clock.clone(), replies)?,
-            readers: Readers::new(readers),
+            readers: Readers::new(config.readers, move || connect(&file, durability))?,
             path: path.to_owned(),
             _lock: lock,
         })
@@ -102,10 +100,10 @@ fn connect(path: &Path, durability: Durability) -> Result<Connection> {
     // Secure delete: what a destroyed key was wrapped in must not linger in free pages.
     connection
         .execute_batch(&format!(
-            "PRAGMA journal_mode = WAL;
+            "PRAGMA busy_timeout = 5000;
+             PRAGMA journal_mode = WAL;
              PRAGMA synchronous = {synchronous};
              PRAGMA foreign_keys = ON;
-             PRAGMA busy_timeout = 5000;
              PRAGMA cache_size = -8192;
              PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
              PRAGMA temp_store = MEMORY;

@@ -1,4 +1,7 @@
 //! Reads: each takes a connection of its own, sees one snapshot, and waits for nobody's write.
+//!
+//! A connection reads the whole schema and keeps it, so one is opened when all others are at work
+//! and not before: an idle server has one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,11 +19,20 @@ const READER_WAIT: Duration = Duration::from_secs(10);
 pub(in crate::db) struct Readers {
     free: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
+    open: Box<dyn Fn() -> Result<Connection> + Send + Sync>,
 }
 
 impl Readers {
-    pub(in crate::db) fn new(connections: Vec<Connection>) -> Self {
-        Self { permits: Arc::new(Semaphore::new(connections.len())), free: Mutex::new(connections) }
+    /// Up to `most` connections, each made with `open`; the first one now, to see that it can be.
+    pub(in crate::db) fn new(
+        most: usize,
+        open: impl Fn() -> Result<Connection> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        Ok(Self {
+            free: Mutex::new(vec![open()?]),
+            permits: Arc::new(Semaphore::new(most)),
+            open: Box::new(open),
+        })
     }
 
     pub(in crate::db) async fn permit(&self) -> Result<OwnedSemaphorePermit> {
@@ -32,18 +44,15 @@ impl Readers {
         }
     }
 
-    /// Runs `work` on a free connection; the caller holds a permit, so there is one.
+    /// Runs `work` on a free connection, or on a new one; the caller holds a permit, so there are
+    /// never more than permits.
     pub(in crate::db) fn read<T>(
         &self,
         clock: &Clock,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T>,
     ) -> Result<T> {
-        let connection = self
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop()
-            .ok_or_else(|| Error::internal("a reader permit without a reader"))?;
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = free.map_or_else(|| (self.open)(), Ok)?;
         let borrowed = Borrowed { readers: self, connection: Some(connection) };
         let connection = borrowed.get()?;
         control(connection, "BEGIN DEFERRED")?;
@@ -70,5 +79,49 @@ impl Drop for Borrowed<'_> {
             let _ = control(&connection, "ROLLBACK");
             self.readers.free.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_connection_is_opened_when_all_others_are_at_work() {
+        let opened = Arc::new(AtomicUsize::new(0));
+        let counter = opened.clone();
+        let readers = Readers::new(2, move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Connection::open_in_memory().map_err(Error::internal)
+        })
+        .unwrap();
+        let count = || opened.load(Ordering::Relaxed);
+        let read = |inner: &dyn Fn() -> Result<()>| readers.read(&Clock::System, |_| inner());
+        for _ in 0..3 {
+            read(&|| Ok(())).unwrap();
+        }
+        assert_eq!(count(), 1, "one after the other");
+        for _ in 0..3 {
+            read(&|| read(&|| Ok(()))).unwrap();
+        }
+        assert_eq!(count(), 2, "two at once");
+    }
+
+    #[test]
+    fn a_connection_that_cannot_be_opened_is_the_callers_error_and_nobody_elses() {
+        let full = AtomicUsize::new(0);
+        let readers = Readers::new(2, move || match full.fetch_add(1, Ordering::Relaxed) {
+            0 => Connection::open_in_memory().map_err(Error::internal),
+            _ => Err(Error::internal("no more descriptors")),
+        })
+        .unwrap();
+        let both = readers.read(&Clock::System, |_| {
+            assert!(readers.read(&Clock::System, |_| Ok(())).is_err());
+            Ok(())
+        });
+        both.unwrap();
+        readers.read(&Clock::System, |_| Ok(())).unwrap();
     }
 }
