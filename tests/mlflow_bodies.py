@@ -2,6 +2,8 @@
 
 `{run}`, `{model}` and so on stand for the ids of things that the stage holds."""
 
+from onnx_model import one_operator
+
 RUN = {"run_id": "{run}"}
 API = "/api/2.0/mlflow"
 # Our own routes about the same things.
@@ -17,7 +19,16 @@ SYNC = "/v1/tenants/{tenant}/projects/{project}/sync"
 # A run that came from elsewhere.
 BROUGHT = "f123456789abcdef0123456789abcdef"
 
+ROWS = {"inputs": [{"name": "X", "shape": [1, 2], "datatype": "FP32", "data": [1.0, 2.0]}]}
+
 BODIES = {
+    # The inference protocol, whose model `thing` is an endpoint.
+    "post /v2/models/{name}/infer": ROWS,
+    "post /v2/models/{name}/versions/{version}/infer": ROWS,
+    "post /endpoints/{name}/invocations": {"inputs": [[1.0, 2.0]]},
+    "post /v2/repository/index": {},
+    "post /v2/repository/models/{name}/load": {},
+    "post /v2/repository/models/{name}/unload": {},
     f"post {API}/experiments/create": {"name": "fresh"},
     f"post {API}/experiments/update": {"experiment_id": "{experiment}", "new_name": "renamed"},
     f"post {API}/experiments/delete": {"experiment_id": "{other_experiment}"},
@@ -208,6 +219,11 @@ def furnish(client):
     for _ in range(2):
         post("model-versions/create", {"name": "thing", "source": "s3://bucket/model"})
     post("registered-models/alias", {"name": "thing", "alias": "first", "version": "1"})
+    answer = client.put(f"/api/2.0/mlflow-artifacts/artifacts/{id_}/{run}/artifacts/served/model.onnx",
+                        data=one_operator("Identity"))
+    assert answer.status_code == 200, answer.text
+    post("registered-models/create", {"name": "served"})
+    post("model-versions/create", {"name": "served", "source": f"runs:/{run}/served", "run_id": run})
     hook = post("webhooks", {"name": "stage", "url": "https://127.0.0.1:9/x", "events": EVENTS})
     where = {"experiment": id_}
     answer = client.post(V3, json=filled({"trace": {"trace_info": INFO}}, where))

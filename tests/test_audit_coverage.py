@@ -43,6 +43,10 @@ BODIES = {
     ("post", f"{PROJECT}/model-approvals/{{approval}}/approve"): {},
     ("post", f"{PROJECT}/model-approvals/{{approval}}/reject"): {"reason": "x"},
     ("post", f"{PROJECT}/model-approvals/{{approval}}/withdraw"): {},
+    ("put", f"{PROJECT}/endpoints/{{name}}"): {"spec": {"variants": [{"name": "main", "model": "served"}]}},
+    ("post", f"{PROJECT}/endpoints/{{name}}/rollback"): {},
+    ("post", f"{PROJECT}/endpoints/{{name}}/outcomes"): {
+        "outcomes": [{"prediction": "01999d2c-0000-7000-8000-00000000000a", "value": 1.0}]},
 }
 RAW = {("put", "/v1/tenants/{tenant}/projects/{project}/objects/{name}"): b"bytes"}
 # Not walked: streams that last.
@@ -71,7 +75,10 @@ def stage(tmp_path_factory):
     ids = mlflow_bodies.furnish(admin)
     asked = admin.created("/v1/tenants/walked/projects/lab/model-approvals",
                           {"model": "thing", "version": 2, "alias": "blessed"})
-    ids |= {"approval": asked["id"], "version": "1"}
+    ids |= {"approval": asked["id"], "version": "1", "file": str(uuid.uuid4())}
+    deployed = admin.put("/v1/tenants/walked/projects/lab/endpoints/thing",
+                         json={"spec": {"variants": [{"name": "main", "model": "served", "version": 1}]}})
+    assert deployed.status_code == 200, deployed.text
     yield server, admin, walker, ids
     server.stop()
 
@@ -135,7 +142,8 @@ def walk(client, openapi, ids):
 def is_question(path):
     """MLflow asks some questions by POST."""
     return path.rsplit("/", 1)[-1] in ("search", "search-datasets", "get-latest-versions", "batchGetInfos", "metrics",
-                                        "calculate-filter-correlation", "check", "files", "marks")
+                                        "calculate-filter-correlation", "check", "files", "marks", "infer",
+                                        "invocations", "index")
 
 
 def test_every_refusal_is_on_record(stage):

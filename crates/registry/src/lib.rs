@@ -22,6 +22,7 @@ pub mod card;
 pub mod config;
 pub mod evidence;
 pub mod history;
+pub mod in_use;
 pub mod lineage;
 pub mod mlmodel;
 pub mod model;
@@ -36,7 +37,7 @@ pub mod webhook;
 mod wire;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use falaj_governance::tenancy::Tenancy;
 use falaj_mlflow::Places;
@@ -69,6 +70,8 @@ struct Inner {
     sender: webhook::Sender,
     /// Tells the worker that webhooks may have something to tell.
     told: Arc<Notify>,
+    /// Who needs versions to stay.
+    users: OnceLock<Arc<dyn in_use::Users>>,
 }
 
 impl fmt::Debug for Registry {
@@ -90,6 +93,7 @@ impl Registry {
             keys,
             registered: Arc::default(),
             told: Arc::default(),
+            users: OnceLock::new(),
         }))
     }
 

@@ -21,8 +21,8 @@
 
 mod actions;
 pub mod config;
-pub mod endpoint;
 pub mod edge;
+pub mod endpoint;
 mod live;
 mod metrics;
 pub mod oip;
@@ -39,8 +39,8 @@ use std::sync::Arc;
 
 use falaj_base::Result;
 use falaj_governance::epoch::Epoch;
-use falaj_inference::runtime::{OnnxRuntime, Search};
 use falaj_inference::Engines;
+use falaj_inference::runtime::{OnnxRuntime, Search};
 use falaj_mlflow::Places;
 use falaj_registry::Registry;
 use falaj_store::db::Db;
@@ -75,6 +75,7 @@ struct Inner {
     tally: Tally,
     predictions: Predictions,
     trials: Semaphore,
+    held_back: endpoint::HeldBack,
     tensors: falaj_oip::Limits,
 }
 
@@ -94,6 +95,7 @@ impl Serving {
     ) -> Result<Self> {
         let found = OnnxRuntime::find(&Search::here(config.onnxruntime.clone(), data_dir))?;
         let engines = Arc::new(Engines::new(found));
+        registry.set_users(Arc::new(endpoint::Endpoints));
         let source = Arc::new(Registered::new(registry.clone(), &config));
         Ok(Self(Arc::new(Inner {
             fleet: Fleet::with_engine(config.fleet(), source, engines.clone()),
@@ -107,6 +109,7 @@ impl Serving {
                 registry.tracking().reads().clone(),
             ),
             trials: Semaphore::new(TRIALS),
+            held_back: endpoint::HeldBack::default(),
             tensors: config.tensor_limits(),
             engines,
             config,
@@ -156,6 +159,10 @@ impl Serving {
     #[must_use]
     pub fn predictions(&self) -> &Predictions {
         &self.0.predictions
+    }
+
+    pub(crate) fn held_back(&self) -> &endpoint::HeldBack {
+        &self.0.held_back
     }
 
     pub(crate) fn engines(&self) -> &Engines {

@@ -1,8 +1,10 @@
 //! Endpoints follow the aliases they were deployed with.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use falaj_base::{Ctx, Error, ProjectId, Result};
+use falaj_base::{Ctx, EndpointId, Error, Name, ProjectId, Result};
 use falaj_governance::tenancy::Project;
 use falaj_store::db::Tx;
 use falaj_store::worker::Worker;
@@ -15,6 +17,29 @@ use crate::{ENDPOINT_WRITE, Serving};
 const NAME: &str = "endpoint-follower";
 /// How long after an alias moved an endpoint begins to load what it points at.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// How long a version that could not be served is not tried again.
+const TRY_AGAIN: Duration = Duration::from_mins(1);
+
+/// A variant of an endpoint.
+type Place = (EndpointId, Name);
+
+/// Which versions were held back lately, so that one that fails is not loaded every second.
+#[derive(Debug, Default)]
+pub(crate) struct HeldBack(Mutex<HashMap<Place, (i64, Instant)>>);
+
+impl HeldBack {
+    fn is_recent(&self, place: &Place, version: i64) -> bool {
+        let tried = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tried.get(place).is_some_and(|(of, at)| *of == version && at.elapsed() < TRY_AGAIN)
+    }
+
+    fn note(&self, place: Place, version: i64) {
+        let mut tried = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tried.retain(|_, (_, at)| at.elapsed() < TRY_AGAIN);
+        tried.insert(place, (version, Instant::now()));
+    }
+}
 
 pub(crate) fn follower(serving: &Serving) -> Worker {
     let serving = serving.clone();
@@ -76,10 +101,15 @@ impl Serving {
         if (meant.model(), meant.number) == (now.model, now.version) {
             return Ok(stays(None));
         }
+        let place = (endpoint.id, now.variant.clone());
+        if now.held_back.is_some() && self.held_back().is_recent(&place, meant.number) {
+            return Ok(now.clone());
+        }
         let spec = &endpoint.spec;
         match self.proven(ctx, project, spec, variant, self.db().now()).await {
             Ok(running) => Ok(running),
             Err(error) => {
+                self.held_back().note(place, meant.number);
                 let why = format!("version {}: {}", meant.number, error.message());
                 Ok(stays(Some(why)))
             }

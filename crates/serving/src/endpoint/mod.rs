@@ -22,9 +22,11 @@ mod resolve;
 mod service;
 mod spec;
 pub(crate) mod store;
+mod users;
 
 pub(crate) use endpoint::resource;
 pub use endpoint::{Endpoint, Running};
-pub(crate) use follow::follower;
+pub(crate) use follow::{HeldBack, follower};
 pub(crate) use key::{Target, key_of};
 pub use spec::{Batch, Runs, Spec, Variant};
+pub(crate) use users::Endpoints;

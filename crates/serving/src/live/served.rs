@@ -104,9 +104,7 @@ impl Served {
     /// The variant that serves a version.
     pub(crate) fn version(&self, version: &str) -> Result<&Arm> {
         let found = self.arms.iter().find(|arm| *arm.version == *version);
-        found.ok_or_else(|| {
-            Error::not_found("version", format!("{version} of the endpoint {}", self.name))
-        })
+        found.ok_or_else(|| Error::not_found("version", version))
     }
 }
 

@@ -76,9 +76,7 @@ async fn ready(desk: Arc<dyn Desk>, _: ServerReadyRequest) -> Result<ServerReady
     Ok(ServerReadyResponse { ready: true })
 }
 
-async fn server(
-    desk: Arc<dyn Desk>, _: ServerMetadataRequest,
-) -> Result<ServerMetadataResponse> {
+async fn server(desk: Arc<dyn Desk>, _: ServerMetadataRequest) -> Result<ServerMetadataResponse> {
     desk.greet().await?;
     Ok(about::server().into())
 }
@@ -88,10 +86,7 @@ fn of<'a>(name: &'a str, version: &'a str) -> Of<'a> {
 }
 
 /// Not there is not ready: clients ask this before they load a model.
-async fn model_ready(
-    desk: Arc<dyn Desk>,
-    asked: ModelReadyRequest,
-) -> Result<ModelReadyResponse> {
+async fn model_ready(desk: Arc<dyn Desk>, asked: ModelReadyRequest) -> Result<ModelReadyResponse> {
     match about::is_ready(&*desk, of(&asked.name, &asked.version)).await {
         Ok(ready) => Ok(ModelReadyResponse { ready }),
         Err(error) if *error.code() == code::NOT_FOUND => {
@@ -109,10 +104,7 @@ async fn metadata(
     about::metadata(&*desk, of(&asked.name, &asked.version)).await.map(Into::into)
 }
 
-async fn config(
-    desk: Arc<dyn Desk>,
-    asked: ModelConfigRequest,
-) -> Result<ModelConfigResponse> {
+async fn config(desk: Arc<dyn Desk>, asked: ModelConfigRequest) -> Result<ModelConfigResponse> {
     let config = about::config(&*desk, of(&asked.name, &asked.version)).await?;
     Ok(ModelConfigResponse { config: Some(config.into()) })
 }
@@ -134,8 +126,9 @@ async fn model_infer(
     message: ModelInferRequest,
 ) -> Result<ModelInferResponse> {
     let (name, version) = (message.model_name.clone(), message.model_version.clone());
+    let served = desk.served(&name, Purpose::Predict).await?;
     let request = read_grpc(message, desk.limits())?;
-    write_grpc(infer::infer(&*desk, of(&name, &version), request).await?)
+    write_grpc(infer::infer(&*desk, &served, of(&name, &version), request).await?)
 }
 
 /// An error of one request is told in the stream, which goes on; only a caller who may not ask at

@@ -9,7 +9,7 @@ use falaj_inference::Tensor;
 use falaj_oip::{Request, Response, Value, classes};
 use uuid::Uuid;
 
-use super::desk::{Desk, Purpose};
+use super::desk::Desk;
 use crate::live::{Arm, Served};
 use crate::predictions::Prediction;
 use crate::runtime::{Ask, Priority};
@@ -26,23 +26,27 @@ pub(super) struct Of<'a> {
     pub(super) key: Option<&'a str>,
 }
 
-/// Answers a request of the protocol.
-pub(super) async fn infer(desk: &dyn Desk, of: Of<'_>, request: Request) -> Result<Response> {
-    let served = desk.served(of.name, Purpose::Predict).await?;
+/// Answers a request of the protocol, for a caller who may ask this endpoint.
+pub(super) async fn infer(
+    desk: &dyn Desk,
+    served: &Served,
+    of: Of<'_>,
+    request: Request,
+) -> Result<Response> {
     let (outputs, asked) = (request.output_names(), request.asked());
     let key = request.parameters.into_iter().find_map(|(name, value)| match value {
         Value::Text(text) if name == ROUTING_KEY => Some(text),
         _ => None,
     });
     let key = key.or_else(|| of.key.map(str::to_owned));
-    let arm = pick(&served, of.version, key.as_deref())?;
+    let arm = pick(served, of.version, key.as_deref())?;
     let ask = Ask {
         inputs: Arc::new(request.inputs),
         outputs,
         deadline: request.timeout.map(|timeout| Instant::now() + timeout),
         priority: priority(request.priority),
     };
-    let answered = answered(desk, &served, arm, ask, key).await?;
+    let answered = answered(desk, served, arm, ask, key).await?;
     let mut parameters = vec![("variant".to_owned(), Value::Text(arm.variant.to_string()))];
     if let Some(id) = answered.kept {
         parameters.push(("prediction_id".to_owned(), Value::Text(id.to_string())));
@@ -76,7 +80,8 @@ pub(super) async fn answered(
     key: Option<String>,
 ) -> Result<Answered> {
     let log = served.log.as_ref().filter(|(share, _)| *share >= 1.0 || random() < *share);
-    let Some((log, (_, home), now)) = log.and_then(|to| desk.log().map(|(log, now)| (log, to, now)))
+    let Some((log, (_, home), now)) =
+        log.and_then(|to| desk.log().map(|(log, now)| (log, to, now)))
     else {
         let outputs = desk.fleet().infer(&arm.key, ask).await?.outputs;
         return Ok(Answered { outputs, kept: None });

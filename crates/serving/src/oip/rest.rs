@@ -24,11 +24,13 @@ pub(super) async fn infer(
     headers: &HeaderMap,
     body: Bytes,
 ) -> Result<Response> {
+    // Who may ask is settled before anything of the body is read.
+    let served = desk.served(of.name, Purpose::Predict).await?;
     let length =
         headers.get(&LENGTH).map(|value| header_length(value.to_str().unwrap_or_default()));
     let request = read_http(body, length.transpose()?, desk.limits())?;
     let asked = request.asked();
-    let response = infer::infer(desk, of, request).await?;
+    let response = infer::infer(desk, &served, of, request).await?;
     let written = write_http(&response, &asked)?;
     let mut reply = Response::new(Body::from(written.body));
     let headers = reply.headers_mut();

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::response::Response;
 use axum::routing::get;
-use falaj_base::{Ctx, Error, Name, Result, Timestamp};
+use falaj_base::{Ctx, Error, Name, Result, Timestamp, code};
 use falaj_web::download::Download;
 use falaj_web::{Doc, Endpoint as Route, Input, Ok200, Routes, problem_response};
 use http::{HeaderMap, Method};
@@ -49,7 +49,12 @@ struct OfEndpoint {
 
 impl OfEndpoint {
     /// Whose the predictions are, for a caller who may do this with them.
-    async fn home(&self, s: &Serving, ctx: &Ctx, action: &'static falaj_base::Action) -> Result<Home> {
+    async fn home(
+        &self,
+        s: &Serving,
+        ctx: &Ctx,
+        action: &'static falaj_base::Action,
+    ) -> Result<Home> {
         let project = s.registry().tenancy().project(ctx, &self.tenant, &self.project).await?;
         Ok(s.seen(ctx, &project, &self.name, action).await?.home(&project))
     }
@@ -84,11 +89,7 @@ struct Files {
     files: Vec<Shown>,
 }
 
-async fn list(
-    s: Arc<Serving>,
-    ctx: Ctx,
-    input: Input<OfEndpoint, Span>,
-) -> Result<Ok200<Files>> {
+async fn list(s: Arc<Serving>, ctx: Ctx, input: Input<OfEndpoint, Span>) -> Result<Ok200<Files>> {
     let home = input.path.home(&s, &ctx, &PREDICTION_READ).await?;
     let Span { from, to, after } = input.query;
     let ever = (Timestamp::from_micros(0), Timestamp::from_micros(i64::MAX));
@@ -123,7 +124,9 @@ async fn read(
     headers: HeaderMap,
 ) -> Response {
     let answer = async {
-        let Path(path) = path.map_err(|_| Error::not_found("file", "(of another form)"))?;
+        let Path(path) = path.map_err(|bad| {
+            Error::new(&code::INVALID_INPUT, "the path is not valid").caused_by(bad)
+        })?;
         let home = path.endpoint.home(&s, &ctx, &PREDICTION_READ).await?;
         let file = s.predictions().file(&ctx, &home, path.file).await?;
         let blob = s.predictions().open(&ctx, &home, &file).await?;
