@@ -5,9 +5,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use falaj_base::Result;
-use falaj_serving::edge::{Edge, EdgeConfig, Found};
+use falaj_base::quantity::ByteSize;
+use falaj_serving::edge::{Edge, EdgeConfig, Found, MAX_BODY};
 
-use crate::http::{Drain, LimitsConfig, Listener, ServerConfig, TlsConfig, Transport};
+use crate::http::{
+    Drain, LimitsConfig, Listener, ServerConfig, TlsConfig, Transport, with_whole_bodies,
+};
 
 /// A folder of models that listens, and has not yet begun to answer.
 #[derive(Debug)]
@@ -54,6 +57,13 @@ impl EdgeServer {
             shutdown.await;
             drain.announce(self.grace).await;
         };
-        tokio::join!(self.listener.serve(self.edge.router(), drain.clone()), stop);
+        let size = ByteSize::from_bytes(MAX_BODY as u64);
+        let limits = LimitsConfig {
+            max_body_size: size,
+            max_decompressed_size: size,
+            ..LimitsConfig::default()
+        };
+        let router = self.edge.router(|calls| with_whole_bodies(calls, &limits));
+        tokio::join!(self.listener.serve(router, drain.clone()), stop);
     }
 }

@@ -29,6 +29,7 @@ pub use connection::Peer;
 pub use drain::Drain;
 pub use health::Readiness;
 pub use listener::Listener;
+pub(crate) use middleware::body::with_whole_bodies;
 pub(crate) use middleware::pipeline::Next;
 pub use own::{ACTIONS, Description, METRICS_READ, SELF_API, module};
 pub use route::{Access, Route, RouteKind};

@@ -18,4 +18,4 @@ mod folder;
 mod router;
 
 pub use folder::Found;
-pub use router::{Edge, EdgeConfig};
+pub use router::{Edge, EdgeConfig, MAX_BODY};

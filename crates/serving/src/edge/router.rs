@@ -30,7 +30,7 @@ use crate::profile::{self, Invariance};
 use crate::runtime::{Fleet, ModelKey};
 
 /// The largest body that is read.
-const MAX_BODY: usize = 64 << 20;
+pub const MAX_BODY: usize = 64 << 20;
 /// How many requests are answered at a time; the runtime's own queues are behind it.
 const MAX_REQUESTS: usize = 1024;
 
@@ -47,7 +47,8 @@ pub struct EdgeConfig {
 
 /// Models of a folder, ready to answer.
 pub struct Edge {
-    router: Router,
+    folder: Arc<Folder>,
+    token: Secret,
     found: Vec<Found>,
 }
 
@@ -95,7 +96,7 @@ impl Edge {
         }
         let limits = config.serving.tensor_limits();
         let folder = Arc::new(Folder { served: served.into(), fleet, limits });
-        Ok(Self { router: router(folder, config.token), found })
+        Ok(Self { folder, token: config.token, found })
     }
 
     /// What answers.
@@ -104,9 +105,10 @@ impl Edge {
         &self.found
     }
 
-    #[must_use]
-    pub fn router(self) -> Router {
-        self.router
+    /// The calls. `bodies` puts around those behind the token what reads and unpacks their bodies,
+    /// at most [`MAX_BODY`] bytes each.
+    pub fn router(self, bodies: impl FnOnce(Router) -> Router) -> Router {
+        router(self.folder, &self.token, bodies)
     }
 }
 
@@ -122,7 +124,11 @@ fn named(file: &Path, error: &Error) -> Error {
     Error::new(error.code(), format!("{}: {}", file.display(), error.message())).at("models")
 }
 
-fn router(folder: Arc<Folder>, token: Secret) -> Router {
+fn router(
+    folder: Arc<Folder>,
+    token: &Secret,
+    bodies: impl FnOnce(Router) -> Router,
+) -> Router {
     let desk: Arc<dyn Desk> = folder;
     let open: Opening = Arc::new(move |request: Request| {
         let desk = desk.clone();
@@ -146,7 +152,7 @@ fn router(folder: Arc<Folder>, token: Secret) -> Router {
             Kind::Rest(..) | Kind::Grpc(..) => guarded = guarded.route(row.path, row.handler),
         }
     }
-    let guarded = guarded.layer(DefaultBodyLimit::max(MAX_BODY)).layer(from_fn(guard));
+    let guarded = bodies(guarded.layer(DefaultBodyLimit::max(MAX_BODY))).layer(from_fn(guard));
     let routes = open_rows.merge(guarded).fallback(nowhere).method_not_allowed_fallback(otherwise);
     routes.layer(from_fn(in_the_protocols_words))
 }
@@ -184,10 +190,6 @@ fn admit<'a>(
     });
     if !known {
         return Err(Error::new(&code::UNAUTHENTICATED, "send the token: Authorization: Bearer …"));
-    }
-    if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-        let text = "a compressed body is not read here";
-        return Err(Error::new(&code::UNSUPPORTED_MEDIA, text).at("content-encoding"));
     }
     places.try_acquire().map_err(|_| {
         let text = format!("{MAX_REQUESTS} requests are being answered");

@@ -8,14 +8,15 @@
 
 use std::sync::Arc;
 
-use super::pipeline::Next;
+use super::pipeline::{Next, Pipeline};
+use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::response::Response;
 use falaj_base::quantity::ByteSize;
 use falaj_base::{Error, Result, code};
-use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -163,6 +164,23 @@ pub(crate) async fn buffer(intake: Arc<Intake>, mut request: Request, next: Next
     };
     match intake.read(&mut parts.headers, body, public).await {
         // The reservation lasts as long as the handler that uses the bytes.
+        Ok((bytes, _held)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
+        Err(error) => refuse(error),
+    }
+}
+
+/// Puts the same around the calls of a router that stands alone; gRPC frames its own bodies.
+pub(crate) fn with_whole_bodies(calls: Router, limits: &LimitsConfig) -> Router {
+    Pipeline::default().then_with(Intake::new(limits), whole).around(calls)
+}
+
+async fn whole(intake: Arc<Intake>, request: Request, next: Next) -> Response {
+    let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
+        return next.run(request).await;
+    }
+    let (mut parts, body) = request.into_parts();
+    match intake.read(&mut parts.headers, body, false).await {
         Ok((bytes, _held)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
         Err(error) => refuse(error),
     }
