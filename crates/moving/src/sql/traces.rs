@@ -7,8 +7,37 @@ use super::{SqlStore, number, places};
 use crate::error::Result;
 use crate::record::{Assessment, Pairs, Trace};
 
-/// The tag that is a trace's name.
+/// The tag that is a trace's name, and the metadata that says of which session it is.
 const NAME: &str = "mlflow.traceName";
+const SESSION: &str = "mlflow.trace.session";
+
+/// What a trace took, in all its spans: the metadata, and the columns that hold its numbers.
+const TOKEN_USAGE: &str = "mlflow.trace.tokenUsage";
+const TOKENS: [&str; 5] = [
+    "input_tokens",
+    "output_tokens",
+    "total_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+];
+const TRACE_COST: &str = "mlflow.trace.cost";
+const COST: [&str; 3] = ["input_cost", "output_cost", "total_cost"];
+
+/// Numbers by name, as JSON; nothing if there is none.
+fn numbers(row: &Row, from: usize, names: &[&str]) -> Option<String> {
+    let pair = |(at, name): (usize, &&str)| {
+        row.opt_text(from + at).map(|number| format!("\"{name}\": {number}"))
+    };
+    let pairs: Vec<String> = names.iter().enumerate().filter_map(pair).collect();
+    (!pairs.is_empty()).then(|| format!("{{{}}}", pairs.join(", ")))
+}
+
+/// Adds what is not there yet.
+fn add(pairs: &mut Pairs, key: &str, value: Option<String>) {
+    if let Some(value) = value.filter(|_| !pairs.iter().any(|(other, _)| other == key)) {
+        pairs.push((key.to_owned(), value));
+    }
+}
 
 impl SqlStore {
     /// How many traces an experiment has.
@@ -34,13 +63,16 @@ impl SqlStore {
         let column = |name| self.column("trace_info", name);
         let sql = format!(
             "SELECT request_id, experiment_id, timestamp_ms, execution_time_ms, status, {client},
-                 {request}, {response}, {name}
+                 {request}, {response}, {name}, {session}, {numbers}
              FROM trace_info WHERE experiment_id = {id} AND request_id > $1
              ORDER BY request_id LIMIT {limit}",
             client = column("client_request_id"),
             request = column("request_preview"),
             response = column("response_preview"),
             name = column("trace_name"),
+            session = column("session_id"),
+            numbers =
+                TOKENS.iter().chain(&COST).map(|name| column(name)).collect::<Vec<_>>().join(", "),
             id = number(experiment)?,
         );
         let rows = self.engine.query(&sql, &[after]).await?;
@@ -54,10 +86,12 @@ impl SqlStore {
         let mut said = self.assessments(&ids).await?;
         for (trace, row) in found.iter_mut().zip(&rows) {
             trace.tags = tags.remove(&trace.id).unwrap_or_default();
-            // Newer versions keep it beside the tags, and show it as one.
-            let name = row.opt_text(8).filter(|_| !trace.tags.iter().any(|(key, _)| key == NAME));
-            trace.tags.extend(name.map(|name| (NAME.to_owned(), name)));
             trace.metadata = metadata.remove(&trace.id).unwrap_or_default();
+            // Newer versions keep these beside the others, and show them among them.
+            add(&mut trace.tags, NAME, row.opt_text(8));
+            add(&mut trace.metadata, SESSION, row.opt_text(9));
+            add(&mut trace.metadata, TOKEN_USAGE, numbers(row, 10, &TOKENS));
+            add(&mut trace.metadata, TRACE_COST, numbers(row, 10 + TOKENS.len(), &COST));
             trace.assessments = said.remove(&trace.id).unwrap_or_default();
         }
         Ok(found)
