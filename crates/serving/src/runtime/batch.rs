@@ -101,6 +101,8 @@ struct Group {
     rows: Vec<usize>,
     oldest: Instant,
     deadline: Instant,
+    /// Whether one was passed over since it did not fit.
+    crowded: bool,
 }
 
 impl Group {
@@ -115,6 +117,7 @@ impl Group {
             rows: vec![first.rows],
             oldest: first.since,
             deadline: first.deadline,
+            crowded: false,
         };
         let mut rows = first.rows;
         for mate in mates {
@@ -122,6 +125,7 @@ impl Group {
                 break;
             }
             if rows + mate.rows > max_rows {
+                group.crowded = true;
                 continue;
             }
             rows += mate.rows;
@@ -147,12 +151,12 @@ impl Group {
         preferred.map_or(self.turns.len(), |place| place + 1)
     }
 
-    /// When it need not wait any longer: long ago if it is as large as is wanted, else when its
-    /// oldest request waited long enough or its most urgent one can wait no more.
+    /// When it need not wait any longer: long ago if it is as large as is wanted or keeps others
+    /// out, else when its oldest request waited long enough or its most urgent can wait no more.
     fn due(&self, batching: &Batching, lasts: impl Fn(usize) -> Duration) -> Instant {
         let rows = self.all_rows();
         let wanted = self.rows.iter().any(|rows| batching.preferred.contains(rows));
-        if wanted || rows >= batching.max_rows {
+        if wanted || self.crowded || rows >= batching.max_rows {
             return self.oldest;
         }
         let latest = self.deadline.checked_sub(lasts(rows)).unwrap_or(self.oldest);

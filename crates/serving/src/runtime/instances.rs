@@ -206,7 +206,9 @@ impl Instances {
 
     pub(super) fn start(self: &Arc<Self>) {
         let here = Arc::clone(self);
-        let name = format!("infer-{}", self.key);
+        // The system shows fifteen letters of it.
+        let short: String = self.key.as_str().chars().filter(|c| c.is_ascii_graphic()).collect();
+        let name = format!("infer-{}", short.get(..9).unwrap_or(&short));
         let thread = std::thread::Builder::new().name(name);
         if let Err(error) = thread.spawn(move || super::work::work(&here)) {
             tracing::error!(model = %self.key, %error, "no thread for a model");

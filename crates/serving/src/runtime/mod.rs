@@ -33,3 +33,6 @@ pub use remote::RemoteConfig;
 pub use settings::{Batching, FleetConfig, MAX_BATCH_ROWS, MAX_DELAY, MAX_INSTANCES, Settings};
 pub use source::{Content, Fetched, Source};
 pub use statistics::{BatchStatistics, Histogram, LATENCY_BUCKETS, Spent, Statistics};
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,7 @@ use super::instances::Instances;
 use super::job::{Computed, Job};
 use super::key::ModelKey;
 use super::meter::Meter;
+use super::remote::Remote;
 use super::settings::Settings;
 use super::statistics::Statistics;
 
@@ -36,6 +37,7 @@ pub struct Model {
 #[derive(Debug)]
 pub(super) enum Runner {
     Here(Arc<Instances>),
+    There(Remote),
 }
 
 impl Runner {
@@ -49,6 +51,7 @@ impl Runner {
                 }
                 instances.join(job)?.answer().await
             }
+            Self::There(remote) => remote.compute(job).await,
         }
     }
 }
@@ -97,14 +100,16 @@ impl Model {
     pub fn batches(&self) -> bool {
         match &self.runner {
             Runner::Here(instances) => instances.batching().is_some(),
+            Runner::There(_) => false,
         }
     }
 
-    /// How many requests are computed at a time.
+    /// How many requests are computed at a time; 0 if another server decides that.
     #[must_use]
     pub fn instances(&self) -> usize {
         match &self.runner {
             Runner::Here(instances) => instances.count(),
+            Runner::There(_) => 0,
         }
     }
 
@@ -113,16 +118,15 @@ impl Model {
     pub fn bytes(&self) -> u64 {
         match &self.runner {
             Runner::Here(instances) => instances.memory() as u64,
+            Runner::There(_) => 0,
         }
     }
 
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let mut statistics = self.meter.read();
-        match &self.runner {
-            Runner::Here(instances) => {
-                (statistics.waiting, statistics.waiting_bytes) = instances.waiting();
-            }
+        if let Runner::Here(instances) = &self.runner {
+            (statistics.waiting, statistics.waiting_bytes) = instances.waiting();
         }
         statistics
     }
@@ -180,6 +184,7 @@ impl Model {
     pub(super) fn close(&self) {
         match &self.runner {
             Runner::Here(instances) => instances.close(),
+            Runner::There(remote) => remote.close(),
         }
     }
 
@@ -187,6 +192,7 @@ impl Model {
     pub(super) fn gone(&self) -> watch::Receiver<()> {
         match &self.runner {
             Runner::Here(instances) => instances.gone(),
+            Runner::There(remote) => remote.gone(),
         }
     }
 }

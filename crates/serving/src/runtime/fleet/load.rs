@@ -4,7 +4,8 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use falaj_base::{Error, Result};
-use falaj_inference::Session;
+use falaj_inference::golden::Golden;
+use falaj_inference::{Metadata, Session};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
@@ -13,6 +14,7 @@ use super::super::instances::{self, Instances};
 use super::super::key::ModelKey;
 use super::super::meter::Meter;
 use super::super::model::{self, Model, Runner};
+use super::super::remote::{Remote, RemoteConfig};
 use super::super::repair::Reload;
 use super::super::settings::{MAX_INSTANCES, Settings};
 use super::super::source::{Content, Fetched};
@@ -24,56 +26,72 @@ const UNASKED_BYTES: usize = 256 << 20;
 /// What a model takes beside its weights.
 const OVERHEAD: usize = 64 << 10;
 
+/// Who computes a model, what it takes and gives, and the name of its engine.
+type Ready = (Runner, Metadata, &'static str);
+
 pub(super) async fn load(shared: &Arc<Shared>, key: &ModelKey) -> Result<Arc<Model>> {
-    let permit = shared.loads.acquire().await.map_err(Error::internal)?;
-    let fetched = shared.source.fetch(key).await?;
-    fetched.settings.check()?;
-    let file = match &fetched.model {
-        Content::File(file) => file.clone(),
-        Content::Remote(_) => return Err(Error::invalid("model", "remote", "a file")),
+    let _permit = shared.loads.acquire().await.map_err(Error::internal)?;
+    let Fetched { model, golden, batch_invariant, settings } = shared.source.fetch(key).await?;
+    settings.check()?;
+    let meter = Arc::new(Meter::default());
+    let (runner, metadata, engine) = match model {
+        Content::File(file) => {
+            let instances = instances_of(&settings, file.len());
+            let limits = shared.config.limits.clone();
+            let settings = settings.clone();
+            let recipe = Recipe { limits, golden, batch_invariant, instances, settings };
+            here(shared, key, file, recipe, &meter).await?
+        }
+        Content::Remote(config) => {
+            there(shared, &config, &settings, golden.as_ref(), &meter).await?
+        }
     };
-    let Fetched { golden, batch_invariant, settings, model } = fetched;
-    drop(model);
-    let instances = instances_of(&settings, file.len());
+    let cache = settings.cache.then(|| Arc::clone(&shared.cache));
+    let key = key.clone();
+    Ok(Model::new(model::Parts { key, metadata, engine, settings, meter, cache, runner }))
+}
+
+async fn here(
+    shared: &Arc<Shared>,
+    key: &ModelKey,
+    file: Bytes,
+    recipe: Recipe,
+    meter: &Arc<Meter>,
+) -> Result<Ready> {
+    let (size, count, settings) = (file.len(), recipe.instances, recipe.settings.clone());
+    let may_share = recipe.batch_invariant && settings.batching.max_rows > 1;
     // Until its engine says better: the weights, and the file while it is read.
-    let size = file.len();
     let mut room = memory::make_room(shared, size.saturating_mul(2) + OVERHEAD).await?;
     let engine = Arc::clone(&shared.engine);
-    let recipe = Recipe {
-        limits: shared.config.limits.clone(),
-        golden,
-        batch_invariant,
-        instances,
-        settings: settings.clone(),
-    };
     let prepared = blocking(move || prepare(&*engine, file, &recipe)).await?;
-    drop(permit);
     let Prepared { sessions, metadata, engine, costs, bytes, by_row } = prepared;
-    let weights = if bytes > 0 { bytes } else { size.saturating_mul(instances) };
-    room.correct(weights + OVERHEAD);
-    let meter = Arc::new(Meter::default());
+    let weights = if bytes > 0 { bytes } else { size.saturating_mul(count) };
+    memory::settle(shared, &mut room, weights.saturating_add(OVERHEAD)).await?;
     let instances = Instances::new(instances::Parts {
         key: key.clone(),
         sessions,
-        settings: settings.clone(),
-        shared_runs: by_row && batch_invariant && settings.batching.max_rows > 1,
+        settings,
+        shared_runs: may_share && by_row,
         costs,
-        meter: Arc::clone(&meter),
+        meter: Arc::clone(meter),
         queue_room: Arc::clone(&shared.queue_room),
         reload: reload(shared, key),
         memory: room,
     });
-    let cache = settings.cache.then(|| Arc::clone(&shared.cache));
-    let runner = Runner::Here(instances);
-    Ok(Model::new(model::Parts {
-        key: key.clone(),
-        metadata,
-        engine,
-        settings,
-        meter,
-        cache,
-        runner,
-    }))
+    Ok((Runner::Here(instances), metadata, engine))
+}
+
+async fn there(
+    shared: &Shared,
+    config: &RemoteConfig,
+    settings: &Settings,
+    golden: Option<&Golden>,
+    meter: &Arc<Meter>,
+) -> Result<Ready> {
+    let room = Arc::clone(&shared.queue_room);
+    let remote = Remote::connect(config, settings, golden, room, Arc::clone(meter)).await?;
+    let metadata = remote.metadata().clone();
+    Ok((Runner::There(remote), metadata, "remote"))
 }
 
 fn instances_of(settings: &Settings, file_bytes: usize) -> usize {
@@ -86,7 +104,7 @@ fn instances_of(settings: &Settings, file_bytes: usize) -> usize {
 
 /// Work that takes long, away from the threads that answer. Loads are limited in number, and so is
 /// this.
-pub(super) async fn blocking<T: Send + 'static>(
+async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
@@ -104,10 +122,8 @@ fn reload(shared: &Arc<Shared>, key: &ModelKey) -> Reload {
 async fn session(shared: Weak<Shared>, key: ModelKey) -> Result<Box<dyn Session>> {
     let shared = shared.upgrade().ok_or_else(|| Error::internal("the fleet is gone"))?;
     let _permit = shared.loads.acquire().await.map_err(Error::internal)?;
-    let fetched = shared.source.fetch(&key).await?;
-    let file: Bytes = match fetched.model {
-        Content::File(file) => file,
-        Content::Remote(_) => return Err(Error::internal("a model became a remote one")),
+    let Content::File(file) = shared.source.fetch(&key).await?.model else {
+        return Err(Error::internal("a model became one of another server"));
     };
     let (engine, limits) = (Arc::clone(&shared.engine), shared.config.limits.clone());
     blocking(move || another(&*engine, file, &limits)).await

@@ -14,8 +14,26 @@ use super::{Shared, Slot};
 /// How often it is looked whether a model in use has become idle.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Takes memory, unloading models that nobody uses; the one not asked for the longest goes first.
+/// Takes memory for a model that is to be loaded.
 pub(super) async fn make_room(shared: &Shared, bytes: usize) -> Result<Taken> {
+    until_it_fits(shared, bytes, || shared.memory.take(bytes)).await
+}
+
+/// Counts a model that is loaded with what it takes. If that is more than was thought, others go
+/// for it, or it goes itself.
+pub(super) async fn settle(shared: &Shared, room: &mut Taken, bytes: usize) -> Result<()> {
+    room.correct(bytes);
+    let fits = || (shared.memory.used() <= shared.memory.limit()).then_some(());
+    until_it_fits(shared, bytes, fits).await
+}
+
+/// Unloads models that nobody uses, the one not asked for the longest first, until it fits. While
+/// all are in use it waits a little.
+async fn until_it_fits<T>(
+    shared: &Shared,
+    bytes: usize,
+    fits: impl Fn() -> Option<T>,
+) -> Result<T> {
     let limit = shared.memory.limit();
     if bytes > limit {
         let text = format!(
@@ -25,8 +43,8 @@ pub(super) async fn make_room(shared: &Shared, bytes: usize) -> Result<Taken> {
     }
     let latest = Instant::now() + shared.config.room_within;
     loop {
-        if let Some(taken) = shared.memory.take(bytes) {
-            return Ok(taken);
+        if let Some(fitting) = fits() {
+            return Ok(fitting);
         }
         if let Some((key, model)) = oldest_idle(shared) {
             tracing::info!(%key, bytes = model.bytes(), "a model is unloaded to make room");
