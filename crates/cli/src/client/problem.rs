@@ -20,6 +20,8 @@ struct Problem {
     /// How MLflow's protocol says the same.
     message: String,
     error_code: String,
+    /// How the Open Inference Protocol says the same.
+    error: String,
 }
 
 /// Reads an answer that is not a success.
@@ -32,7 +34,7 @@ pub(super) async fn read(response: Response) -> Failure {
     let wait = text(header::RETRY_AFTER.as_str());
     let body = bounded(response, MAX_PROBLEM).await.unwrap_or_default();
     let problem: Problem = serde_json::from_slice(&body).unwrap_or_default();
-    let said = [&problem.detail, &problem.title, &problem.message];
+    let said = [&problem.detail, &problem.title, &problem.message, &problem.error];
     let message = said.into_iter().find(|text| !text.is_empty());
     let message = message.cloned().unwrap_or_else(|| format!("the server answered {status}"));
     let mut failure = Failure::new(Exit::of_status(status.as_u16()), message)
