@@ -88,9 +88,8 @@ impl Predictions {
     }
 
     async fn expire_outcomes(&self, endpoint: EndpointId, before: Timestamp) -> Result<()> {
-        let some = move |tx: &mut Tx<'_>| {
-            store::delete_outcomes(tx, endpoint, before, OUTCOMES_AT_ONCE)
-        };
+        let some =
+            move |tx: &mut Tx<'_>| store::delete_outcomes(tx, endpoint, before, OUTCOMES_AT_ONCE);
         while self.db().write(some).await? {}
         Ok(())
     }

@@ -76,13 +76,15 @@ fn batch(signature: &Signature, predictions: &[Prediction], text: bool) -> Resul
         (Field::one("version", Item::Text), texts(|p| &p.version)),
         (Field::one("variant", Item::Text), texts(|p| &p.variant)),
         (Field::one("key", Item::Text).optional(), Column::optional_texts(keys)),
-        (
-            Field::one("latency_us", Item::Element(DataType::I64)),
-            Column::of(Data::I64(latencies)),
-        ),
+        (Field::one("latency_us", Item::Element(DataType::I64)), Column::of(Data::I64(latencies))),
     ];
     for (place, (name, _)) in signature.inputs.iter().enumerate() {
-        columns.extend(tensors("input", name, text, predictions.iter().map(|p| &p.inputs[place].1))?);
+        columns.extend(tensors(
+            "input",
+            name,
+            text,
+            predictions.iter().map(|p| &p.inputs[place].1),
+        )?);
     }
     for (place, (name, _)) in signature.outputs.iter().enumerate() {
         let these = predictions.iter().map(|p| &p.outputs[place].1);

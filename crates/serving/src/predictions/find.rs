@@ -7,10 +7,10 @@ use falaj_base::{Ctx, Error, Result};
 use falaj_store::worker::Worker;
 use uuid::Uuid;
 
+use super::Predictions;
 use super::actions::PREDICTION_READ;
 use super::prediction::Home;
 use super::store::{self, File};
-use super::Predictions;
 
 const EVERY: Duration = Duration::from_hours(1);
 

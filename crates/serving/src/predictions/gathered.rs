@@ -86,9 +86,10 @@ impl Gathered {
         let Entry { home, prediction, held } = entry;
         let endpoint = home.endpoint;
         let mut ready = Vec::new();
-        let place = self.files.iter().position(|file| {
-            file.home.endpoint == endpoint && file.signature.fits(&prediction)
-        });
+        let place = self
+            .files
+            .iter()
+            .position(|file| file.home.endpoint == endpoint && file.signature.fits(&prediction));
         let place = place.unwrap_or_else(|| {
             ready.extend(self.make_room(endpoint));
             let signature = Signature::of(&prediction);
@@ -146,7 +147,9 @@ impl Gathered {
 
 #[cfg(test)]
 mod tests {
-    use falaj_base::{ByteSize, HumanDuration, Name, ProjectId, Resource, Scope, TenantId, Timestamp};
+    use falaj_base::{
+        ByteSize, HumanDuration, Name, ProjectId, Resource, Scope, TenantId, Timestamp,
+    };
     use falaj_inference::Tensor;
     use uuid::Uuid;
 

@@ -1,6 +1,6 @@
 //! What came of predictions: reported afterwards, by the prediction's id.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use falaj_base::{Ctx, Error, Result};
 use falaj_store::db::Tx;
@@ -95,7 +95,12 @@ impl JsonSchema for Outcome {
 impl Predictions {
     /// Puts outcomes down; one that was reported before is replaced. Tells of each whether it is
     /// the first for its row: only those count in a running comparison.
-    pub async fn report(&self, ctx: &Ctx, home: &Home, outcomes: Vec<Outcome>) -> Result<Vec<bool>> {
+    pub async fn report(
+        &self,
+        ctx: &Ctx,
+        home: &Home,
+        outcomes: Vec<Outcome>,
+    ) -> Result<Vec<bool>> {
         ctx.authorize(&PREDICTION_REPORT, &home.resource).await?;
         check(&outcomes)?;
         let (ctx, home) = (ctx.clone(), home.clone());
@@ -104,10 +109,10 @@ impl Predictions {
             tx.lock(&format!("outcomes/{}", home.endpoint))?;
             let ids: Vec<_> = outcomes.iter().map(|outcome| outcome.prediction).collect();
             let known = store::outcomes(tx, home.endpoint, &ids)?;
-            let mut seen: HashMap<(Uuid, u32), ()> = HashMap::new();
+            let mut seen = HashSet::new();
             let first = outcomes.iter().map(|outcome| {
                 let row = (outcome.prediction, outcome.row);
-                seen.insert(row, ()).is_none() && !known.contains_key(&row)
+                seen.insert(row) && !known.contains_key(&row)
             });
             let first: Vec<bool> = first.collect();
             store::put_outcomes(tx, home.endpoint, &outcomes)?;
@@ -174,7 +179,10 @@ mod tests {
         let id = "0190b4c2-a5f0-7c3e-9d3f-6f1b2a4c5d6e";
         for (text, came) in [
             (format!(r#"{{"prediction":"{id}","value":1.5}}"#), Came::Value(1.5)),
-            (format!(r#"{{"prediction":"{id}","row":3,"label":"yes"}}"#), Came::Label("yes".into())),
+            (
+                format!(r#"{{"prediction":"{id}","row":3,"label":"yes"}}"#),
+                Came::Label("yes".into()),
+            ),
         ] {
             let outcome: Outcome = serde_json::from_str(&text).unwrap();
             assert_eq!(outcome.came, came);

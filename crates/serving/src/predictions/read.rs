@@ -8,10 +8,10 @@ use falaj_tables::{Batch, Batches, Limits, Part, Table};
 use futures::{Stream, TryStreamExt, stream};
 use uuid::Uuid;
 
+use super::Predictions;
 use super::actions::PREDICTION_READ;
 use super::prediction::Home;
 use super::store::{self, File};
-use super::Predictions;
 
 /// How many files one call lists.
 pub const MAX_FILES: usize = 1000;

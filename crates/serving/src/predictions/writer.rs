@@ -155,7 +155,7 @@ impl Keeper {
             let blob = Objects::attach(tx, &staged, store::CLAIM, &id.to_string())?;
             let file = File { id, from, to, rows: rows as u64, size, blob };
             store::insert(tx, home.project, home.tenant, home.endpoint, &file)?;
-            let told = json!({ "file": id, "from": from, "to": to, "rows": rows, "size": size });
+            let told = json!({ "file": id.to_string(), "from": from, "to": to, "rows": rows, "size": size });
             let change = Change::new(&PREDICTION_KEEP, &home.resource)
                 .event("predictions.kept", &told)
                 .detail("file", id)
