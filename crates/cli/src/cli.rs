@@ -104,6 +104,8 @@ pub(crate) enum Command {
     Webhook(commands::webhook::Webhook),
     Deploy(commands::deploy::Deploy),
     Endpoint(commands::endpoint::Endpoint),
+    Engine(commands::engine::Engine),
+    Predict(commands::predict::Predict),
     ServeEdge(commands::serve_edge::ServeEdge),
     Import(commands::import::Import),
     Sync(commands::sync::Sync),

@@ -8,6 +8,7 @@ pub(crate) mod config;
 pub(crate) mod deploy;
 pub(crate) mod doctor;
 pub(crate) mod endpoint;
+pub(crate) mod engine;
 pub(crate) mod events;
 pub(crate) mod exit_codes;
 pub(crate) mod experiment;
@@ -21,6 +22,7 @@ pub(crate) mod login;
 pub(crate) mod model;
 pub(crate) mod object;
 pub(crate) mod policy;
+pub(crate) mod predict;
 pub(crate) mod project;
 pub(crate) mod restore;
 pub(crate) mod retention;
@@ -76,6 +78,8 @@ pub(crate) async fn run(command: Command, ctx: &Context) -> Result<()> {
         Command::Webhook(command) => command.run(ctx).await,
         Command::Deploy(command) => command.run(ctx).await,
         Command::Endpoint(command) => command.run(ctx).await,
+        Command::Engine(command) => command.run(ctx).await,
+        Command::Predict(command) => command.run(ctx).await,
         Command::Import(command) => command.run(ctx).await,
         Command::Sync(command) => command.run(ctx).await,
         Command::Export(command) => command.run(ctx).await,

@@ -15,7 +15,7 @@ const GROUPS: [(&str, &[&str]); 10] = [
     ("People and permissions", &["tenant", "project", "user", "service-account", "role", "policy"]),
     ("Experiments and runs", &["experiment", "run", "gc", "retention", "hold"]),
     ("Models", &["model", "webhook"]),
-    ("Models that answer", &["deploy", "endpoint", "serve-edge"]),
+    ("Models that answer", &["deploy", "endpoint", "predict", "serve-edge", "engine"]),
     ("Data, keys and where they may be", &["object", "key", "zone"]),
     ("Coming from elsewhere, and going", &["import", "sync", "export"]),
     ("What happened", &["audit", "events"]),

@@ -9,6 +9,7 @@
 //! | [`cancel`] | ending a run from another thread |
 //! | [`kernels`] | our own engine: trees, linear models, encoders, small networks |
 //! | [`runtime`] | ONNX Runtime, if its library is found, for everything else |
+//! | [`fallback`] | neural networks without that library: slower, and less of them |
 //! | [`golden`] | does it answer as it did when it was registered, and the same in any batch? |
 //!
 //! A session is synchronous and belongs to one thread at a time. Whoever serves decides on threads,
@@ -17,6 +18,7 @@
 pub mod cancel;
 pub mod engine;
 pub mod engines;
+pub mod fallback;
 pub mod golden;
 pub mod kernels;
 pub mod onnx;
@@ -25,6 +27,6 @@ pub mod tensor;
 
 pub use cancel::Cancel;
 pub use engine::{Engine, Session, run, run_until};
-pub use engines::{Chosen, Engines, choose};
+pub use engines::{Chosen, Engines, Listed};
 pub use onnx::{Labels, Limits, Metadata, ModelFile, ValueInfo};
 pub use tensor::{Data, DataType, Tensor};

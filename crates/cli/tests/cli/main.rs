@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what a test cannot do without ends it")]
 
+mod engine;
 mod offline;
 mod place;
 mod with_server;

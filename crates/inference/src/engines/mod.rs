@@ -5,10 +5,13 @@
 
 mod cost;
 
+use std::path::PathBuf;
+
 use falaj_base::{Error, Result};
 
 use crate::engine::{Engine, Session};
-use crate::kernels::Kernels;
+use crate::fallback::Fallback;
+use crate::kernels::{self, Kernels};
 use crate::onnx::{ModelFile, refused};
 use crate::runtime::{OnnxRuntime, Search};
 use cost::Cost;
@@ -27,8 +30,20 @@ pub struct Chosen {
     pub why: String,
 }
 
+/// An engine as an operator sees it.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub name: &'static str,
+    /// Whether this process has it.
+    pub there: bool,
+    pub version: Option<String>,
+    /// What it computes, in a few words.
+    pub computes: String,
+    pub library: Option<PathBuf>,
+}
+
 impl Engines {
-    /// Our own kernels, which are always there, and ONNX Runtime if there is one.
+    /// Our own kernels and the fallback, which are always there, and ONNX Runtime if there is one.
     #[must_use]
     pub fn new(runtime: Option<OnnxRuntime>) -> Self {
         Self { runtime }
@@ -44,11 +59,41 @@ impl Engines {
         self.runtime.as_ref()
     }
 
+    /// The engines, in the order in which they are asked.
+    #[must_use]
+    pub fn list(&self) -> Vec<Listed> {
+        let operators = kernels::operators().count();
+        let runtime = self.runtime.as_ref();
+        vec![
+            Listed {
+                name: Kernels.name(),
+                there: true,
+                version: None,
+                computes: format!("trees, linear models, small networks ({operators} operators)"),
+                library: None,
+            },
+            Listed {
+                name: "onnxruntime",
+                there: runtime.is_some(),
+                version: runtime.and_then(OnnxRuntime::version),
+                computes: "everything else, and large networks".to_owned(),
+                library: runtime.map(|runtime| runtime.library().to_owned()),
+            },
+            Listed {
+                name: Fallback.name(),
+                there: true,
+                version: None,
+                computes: "neural networks, if there is no ONNX Runtime".to_owned(),
+                library: None,
+            },
+        ]
+    }
+
     /// Loads a model with the engine that suits it, and says why that one.
     ///
     /// Our own kernels take what they cover: they need nothing and are fastest at trees, linear
     /// models and small networks. ONNX Runtime takes the rest, and models that are mostly large
-    /// products of matrices, where it is faster.
+    /// products of matrices, where it is faster. Where it is missing, the fallback is asked.
     pub fn choose(&self, model: &ModelFile) -> Result<Chosen> {
         let cost = Cost::of(model);
         match &self.runtime {
@@ -65,7 +110,10 @@ impl Engines {
             },
             None => match Kernels.load(model) {
                 Ok(session) => Ok(Chosen { session, why: cost.why_without_runtime() }),
-                Err(uncovered) => Err(without_library(&uncovered)),
+                Err(uncovered) => match Fallback.load(model) {
+                    Ok(session) => Ok(Chosen { session, why: why_fallback(&uncovered) }),
+                    Err(refusal) => Err(without_library(&uncovered, &refusal)),
+                },
             },
         }
     }
@@ -88,20 +136,24 @@ impl Engine for Engines {
     }
 }
 
-/// [`Engines::load`] for those who hold the library alone.
-pub fn choose(model: &ModelFile, runtime: Option<&OnnxRuntime>) -> Result<Box<dyn Session>> {
-    Engines::new(runtime.cloned()).load(model)
-}
-
 fn reason(refusal: &Error) -> &str {
     refusal.message().trim_start_matches("the model is refused: ")
 }
 
-fn without_library(uncovered: &Error) -> Error {
+fn why_fallback(uncovered: &Error) -> String {
+    format!(
+        "the fallback engine, since {} and the library of ONNX Runtime was not found; `falaj engine \
+         install` fetches it, and it is faster, above all for models in eight bits",
+        reason(uncovered)
+    )
+}
+
+fn without_library(uncovered: &Error, refusal: &Error) -> Error {
     refused(format!(
-        "{}. ONNX Runtime would be asked, but its library was not found: `falaj engine install` \
+        "{}; {}. ONNX Runtime would be asked, but its library was not found: `falaj engine install` \
          fetches it, or put libonnxruntime.so (1.20 or newer; the Python package onnxruntime \
          contains it) beside the binary, or name its path in the configuration",
-        reason(uncovered)
+        reason(uncovered),
+        reason(refusal)
     ))
 }

@@ -20,19 +20,25 @@ const UNCOVERED: &[(&str, &str)] = &[("sk_neighbors", "Scan"), ("sk_neighbors_va
 /// and functions that are approximated.
 const CLOSE: Tolerance = Tolerance { relative: 2e-6, absolute: 2e-7 };
 
-struct Fixture {
-    name: String,
-    bytes: Vec<u8>,
-    golden: Golden,
+pub(crate) struct Fixture {
+    pub(crate) name: String,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) golden: Golden,
 }
 
-fn fixtures() -> Vec<Fixture> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/cases");
+pub(crate) fn fixtures() -> Vec<Fixture> {
+    let all = read_all("cases");
+    assert!(all.len() > 300, "the fixtures are there");
+    all
+}
+
+/// The fixtures of a folder, by their names.
+pub(crate) fn read_all(folder: &str) -> Vec<Fixture> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(folder);
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "onnx"));
     paths.sort();
-    assert!(paths.len() > 300, "the fixtures are there");
     let read = |path: &PathBuf| {
         let text = std::fs::read_to_string(path.with_extension("json")).unwrap();
         let recorded: Value = serde_json::from_str(&text).unwrap();
@@ -65,6 +71,9 @@ fn tensor(value: &Value) -> Tensor {
     let whole = |x: &Value| x.as_i64().unwrap();
     let data = match DataType::parse(value["datatype"].as_str().unwrap()).unwrap() {
         DataType::F32 => Data::F32(data.iter().map(|x| float(x) as f32).collect()),
+        DataType::F16 => {
+            Data::F16(data.iter().map(|x| half::f16::from_f64(float(x)).to_bits()).collect())
+        }
         DataType::F64 => Data::F64(data.iter().map(float).collect()),
         DataType::I64 => Data::I64(data.iter().map(whole).collect()),
         DataType::I32 => Data::I32(data.iter().map(|x| whole(x) as i32).collect()),
@@ -82,7 +91,11 @@ fn tensor(value: &Value) -> Tensor {
 }
 
 /// What is wrong with a session's answers; nothing if they are the recorded ones.
-fn compare(session: &mut dyn Session, golden: &Golden, tolerance: Tolerance) -> Option<String> {
+pub(crate) fn compare(
+    session: &mut dyn Session,
+    golden: &Golden,
+    tolerance: Tolerance,
+) -> Option<String> {
     let names: Vec<String> = golden.outputs.iter().map(|(name, _)| name.clone()).collect();
     let got = match run(session, &golden.inputs, &names) {
         Ok(got) => got,

@@ -76,6 +76,20 @@ fn what_depends_on_the_batch_is_measured() {
     let differs = BatchInvariance::Differs { output: "y".to_owned(), rows: 4, of: 4, by: 0.25 };
     assert_eq!(batch_invariance(&mut session, &inputs).unwrap(), differs);
 
+    // And by the last digit only.
+    let crowded = |tensor: Tensor| {
+        let (shape, more) = (tensor.shape().to_vec(), tensor.shape()[0] > 1);
+        let all = tensor.expect::<f32>().unwrap().iter();
+        Tensor::of(shape, all.map(|x| if more { x.next_up() } else { *x }).collect::<Vec<f32>>())
+            .unwrap()
+    };
+    let mut session = Changed(identity(), crowded);
+    let found = batch_invariance(&mut session, &inputs).unwrap();
+    assert!(
+        matches!(&found, BatchInvariance::Rounding { output, by } if output == "y" && *by < 1e-6),
+        "{found:?}"
+    );
+
     let flat = |tensor: Tensor| Tensor::of([1, 1], vec![tensor.len() as i64]).unwrap();
     let mut session = Changed(identity(), flat);
     let by_row = BatchInvariance::NotByRow { output: "y".to_owned() };

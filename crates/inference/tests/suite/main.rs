@@ -15,3 +15,4 @@ mod golden;
 mod hostile;
 mod library;
 mod models;
+mod networks;

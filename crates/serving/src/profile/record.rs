@@ -48,6 +48,9 @@ impl Port {
 pub enum Invariance {
     /// Every row is answered alike alone and in every batch tried: requests may share a run.
     Exact,
+    /// Answers change with the batch in their last digits, by so much at most: requests may share
+    /// a run.
+    Rounding { output: String, by: f64 },
     /// Answers change with the batch, in so many rows of those tried and by so much at most.
     Differs { output: String, rows: usize, of: usize, by: f64 },
     /// An output has no row for each row of the inputs: requests cannot share a run.
@@ -56,10 +59,19 @@ pub enum Invariance {
     Unknown { why: String },
 }
 
+impl Invariance {
+    /// Whether requests may share a run.
+    #[must_use]
+    pub fn allows_sharing(&self) -> bool {
+        matches!(self, Self::Exact | Self::Rounding { .. })
+    }
+}
+
 impl From<BatchInvariance> for Invariance {
     fn from(found: BatchInvariance) -> Self {
         match found {
             BatchInvariance::Exact => Self::Exact,
+            BatchInvariance::Rounding { output, by } => Self::Rounding { output, by },
             BatchInvariance::Differs { output, rows, of, by } => {
                 // JSON has no infinity; a changed label is as far as it gets.
                 let by = if by.is_finite() { by } else { f64::MAX };
@@ -129,6 +141,6 @@ impl Profile {
 
     /// Whether requests may share a run.
     pub(crate) fn batches(&self) -> bool {
-        self.batch == Some(Invariance::Exact)
+        self.batch.as_ref().is_some_and(Invariance::allows_sharing)
     }
 }
