@@ -30,6 +30,7 @@ help: ## Show what can be made
 
 run: build ## Build the platform and start it on loopback (DATA=dir LISTEN=addr:port)
 	@install -d -m 0700 "$(DATA)"
+	@scripts/setup engine target/release/falaj "$(DATA)"
 	exec target/release/falaj serve --data-dir "$(DATA)" --listen "$(LISTEN)"
 
 build: ## Build the release binary: target/release/falaj

@@ -1,6 +1,6 @@
 //! What a call costs on each engine: networks of growing width, and trees.
 //!
-//!     FALAJ_ONNXRUNTIME=…/libonnxruntime.so.1.31.1 \
+//!     FALAJ_TEST_ONNXRUNTIME=…/libonnxruntime.so.1.31.1 \
 //!         cargo run --release -p falaj-inference --example speed [NAME]
 //!
 //! Microseconds of CPU for each call, the best of several rounds: other work on the machine
@@ -32,7 +32,7 @@ const ROUNDS: usize = 12;
 
 fn main() {
     let wanted = std::env::args().nth(1).unwrap_or_default();
-    let library = std::env::var_os("FALAJ_ONNXRUNTIME");
+    let library = std::env::var_os("FALAJ_TEST_ONNXRUNTIME");
     let runtime = library.map(|path| OnnxRuntime::open(Path::new(&path)).unwrap());
     let mut engines: Vec<&dyn Engine> = vec![&Kernels];
     engines.extend(runtime.as_ref().map(|runtime| runtime as &dyn Engine));

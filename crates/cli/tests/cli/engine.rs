@@ -1,26 +1,12 @@
 //! `falaj engine` with the real library of ONNX Runtime, packed as its Python package packs it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use falaj_inference::runtime::Search;
 
 use crate::place::Place;
-
-/// The library in the environment of `FALAJ_TEST_PYTHON`.
-fn library() -> Option<PathBuf> {
-    let python = PathBuf::from(std::env::var_os("FALAJ_TEST_PYTHON")?);
-    let lib = python.parent().unwrap().parent().unwrap().join("lib");
-    let versions = std::fs::read_dir(lib).unwrap().map(|entry| entry.unwrap().path());
-    let capi = versions.map(|version| version.join("site-packages/onnxruntime/capi"));
-    let mut files = capi.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
-    let found = files.find_map(|file| {
-        let path = file.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        name.starts_with("libonnxruntime.so.").then_some(path)
-    });
-    Some(found.expect("scripts/setup test installs ONNX Runtime"))
-}
 
 /// A package with one library, as its index hands it out but for the compression.
 fn package(library: &Path, to: &Path) {
@@ -50,7 +36,9 @@ fn package(library: &Path, to: &Path) {
 
 #[test]
 fn a_package_is_installed_and_its_library_found() {
-    let Some(library) = library() else {
+    let search = Search::of_tests();
+    let Some(library) = search.first().unwrap() else {
+        assert!(search.environments.is_empty(), "scripts/setup test installs ONNX Runtime");
         println!("skipped: FALAJ_TEST_PYTHON is not set");
         return;
     };

@@ -33,6 +33,19 @@ impl Search {
         }
     }
 
+    /// Where tests find it: `FALAJ_TEST_ONNXRUNTIME` names it, or it lies in the environment of
+    /// `FALAJ_TEST_PYTHON`.
+    #[must_use]
+    pub fn of_tests() -> Self {
+        let python = std::env::var_os("FALAJ_TEST_PYTHON").map(PathBuf::from);
+        let environment = python.and_then(|python| Some(python.parent()?.parent()?.to_owned()));
+        Self {
+            named: std::env::var_os("FALAJ_TEST_ONNXRUNTIME").map(PathBuf::from),
+            folders: Vec::new(),
+            environments: environment.into_iter().collect(),
+        }
+    }
+
     /// Where a library would be found, in the order in which it is looked for.
     #[must_use]
     pub fn places(&self) -> Vec<PathBuf> {
