@@ -178,11 +178,15 @@ impl Instances {
 
     /// A session panicked: it is thrown away, and another loaded in its place.
     pub(super) fn lost(self: &Arc<Self>, session: Box<dyn Session>, told: &str) {
-        self.meter.panicked();
-        let (key, engine) = (&self.key, session.engine());
-        tracing::error!(model = %key, engine, panic = told, "a model panicked; it is loaded again");
         // What panicked may panic again when it is taken down.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(session)));
+        self.replace(told);
+    }
+
+    /// Loads a session in place of one that is gone.
+    pub(super) fn replace(self: &Arc<Self>, told: &str) {
+        self.meter.panicked();
+        tracing::error!(model = %self.key, panic = told, "a model panicked; it is loaded again");
         repair(self, &self.reload);
     }
 
@@ -207,7 +211,7 @@ impl Instances {
     pub(super) fn start(self: &Arc<Self>) {
         let here = Arc::clone(self);
         // The system shows fifteen letters of it.
-        let short: String = self.key.as_str().chars().filter(|c| c.is_ascii_graphic()).collect();
+        let short: String = self.key.as_str().chars().filter(char::is_ascii_graphic).collect();
         let name = format!("infer-{}", short.get(..9).unwrap_or(&short));
         let thread = std::thread::Builder::new().name(name);
         if let Err(error) = thread.spawn(move || super::work::work(&here)) {

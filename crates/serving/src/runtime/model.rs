@@ -37,7 +37,7 @@ pub struct Model {
 #[derive(Debug)]
 pub(super) enum Runner {
     Here(Arc<Instances>),
-    There(Remote),
+    There(Box<Remote>),
 }
 
 impl Runner {

@@ -1,5 +1,6 @@
 //! What a thread of a model does: batch after batch, until there is nothing to do.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,11 +12,16 @@ use super::ask::Times;
 use super::batch::Turn;
 use super::instances::Instances;
 use super::job::{Computed, Entry, Job, Run};
-use super::run::{Outcome, run};
+use super::run::{Outcome, run, told};
 
 pub(super) fn work(instances: &Arc<Instances>) {
     while let Some((session, entries)) = instances.next() {
-        compute(instances, session, entries);
+        // A run that panics is met where it runs. Should anything else here panic, the thread goes
+        // on: a model whose thread is gone would never answer again.
+        let computed = catch_unwind(AssertUnwindSafe(|| compute(instances, session, entries)));
+        if let Err(payload) = computed {
+            instances.replace(&told(&*payload));
+        }
     }
 }
 

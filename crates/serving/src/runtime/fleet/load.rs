@@ -91,7 +91,7 @@ async fn there(
     let room = Arc::clone(&shared.queue_room);
     let remote = Remote::connect(config, settings, golden, room, Arc::clone(meter)).await?;
     let metadata = remote.metadata().clone();
-    Ok((Runner::There(remote), metadata, "remote"))
+    Ok((Runner::There(Box::new(remote)), metadata, "remote"))
 }
 
 fn instances_of(settings: &Settings, file_bytes: usize) -> usize {

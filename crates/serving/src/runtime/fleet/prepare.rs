@@ -17,8 +17,10 @@ use super::super::settings::Settings;
 
 /// How often a session runs before it is asked.
 const RUNS: usize = 3;
+/// How often a full batch does.
+const BATCH_RUNS: usize = 2;
 /// No batch is tried beforehand that would take longer.
-const LONGEST_TRIAL: Duration = Duration::from_secs(1);
+const LONGEST_TRIAL: Duration = Duration::from_millis(500);
 
 /// How a model is to be prepared.
 pub(super) struct Recipe {
@@ -80,7 +82,7 @@ fn attempt(engine: &dyn Engine, file: Bytes, recipe: &Recipe) -> Result<Prepared
     };
     if let Some(inputs) = inputs.filter(|_| recipe.settings.warm_up) {
         // Zeros may be nothing that the model takes; then it is not warmed up, and not refused.
-        let warmed = sessions.iter_mut().all(|session| warm(&mut **session, &inputs, &costs));
+        let warmed = sessions.iter_mut().all(|session| warm(&mut **session, &inputs, &costs, RUNS));
         let max_rows = recipe.settings.batching.max_rows;
         if warmed && by_row && recipe.batch_invariant && max_rows > 1 {
             try_batch(&mut *sessions[0], &inputs, max_rows, &costs);
@@ -100,8 +102,13 @@ fn by_row(metadata: &Metadata) -> bool {
 
 /// Runs a session a few times and learns what a run takes. The first is left out: it makes what
 /// the others find.
-fn warm(session: &mut dyn Session, inputs: &[(String, Tensor)], costs: &Costs) -> bool {
-    for round in 0..RUNS {
+fn warm(
+    session: &mut dyn Session,
+    inputs: &[(String, Tensor)],
+    costs: &Costs,
+    runs: usize,
+) -> bool {
+    for round in 0..runs {
         let started = Instant::now();
         if run(session, inputs, &[]).is_err() {
             return false;
@@ -130,7 +137,7 @@ fn try_batch(
         .iter()
         .map(|(name, tensor)| stacked(&vec![tensor; times]).map(|tensor| (name.clone(), tensor)));
     if let Ok(batch) = batch.collect::<Result<Vec<_>>>() {
-        warm(session, &batch, costs);
+        warm(session, &batch, costs, BATCH_RUNS);
     }
 }
 

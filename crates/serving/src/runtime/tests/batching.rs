@@ -38,9 +38,11 @@ fn waiting<'a>(given: &[Given], kinds: &'a [Kind], now: Instant) -> Vec<Waiting<
     all
 }
 
-/// What is decided: the places that run, or after how many milliseconds it is looked again.
-fn decided(given: &[Given], batching: &Batching) -> Result<Vec<u64>, Option<u64>> {
-    let (now, kinds) = (Instant::now() + Duration::from_secs(3600), kinds());
+/// The places that run, or after how many milliseconds it is looked again.
+type Decided = Result<Vec<u64>, Option<u64>>;
+
+fn decided(given: &[Given], batching: &Batching) -> Decided {
+    let (now, kinds) = (Instant::now() + Duration::from_hours(1), kinds());
     let all = waiting(given, &kinds, now);
     let lasts = |rows: usize| Duration::from_millis(rows as u64);
     match next(all.iter().copied(), now, batching, lasts) {
@@ -59,7 +61,7 @@ fn tables() {
     };
     let one = Given(1, 1, 0, 999, N);
     let rows = |rows| Given(1, rows, 0, 999, N);
-    let cases: Vec<(&str, Vec<Given>, Batching, Result<Vec<u64>, Option<u64>>)> = vec![
+    let cases: Vec<(&str, Vec<Given>, Batching, Decided)> = vec![
         ("nothing waits", vec![], set(8, 0, &[]), Err(None)),
         ("nobody waits without a delay", vec![one], set(8, 0, &[]), Ok(vec![0])),
         ("all that is there", vec![one; 3], set(8, 0, &[]), Ok(vec![0, 1, 2])),
@@ -156,7 +158,7 @@ proptest! {
     ) {
         let batching = Batching { max_rows, delay: Duration::from_millis(delay), preferred };
         let kinds = kinds();
-        let mut now = Instant::now() + Duration::from_secs(3600);
+        let mut now = Instant::now() + Duration::from_hours(1);
         let mut line = waiting(&all, &kinds, now);
         let mut ran = Vec::new();
         let lasts = |rows: usize| Duration::from_millis(rows as u64);

@@ -4,6 +4,8 @@ mod batching;
 mod fake;
 mod faults;
 mod fleet;
+mod onnxruntime;
 mod overload;
 mod queue;
+mod storm;
 mod swap;

@@ -40,12 +40,12 @@ async fn everybody_gets_the_rows_that_are_theirs() {
     let asks = (0..400_u16).map(|number| {
         let model = Arc::clone(&model);
         tokio::spawn(async move {
-            let rows = usize::from(number % 5) + 1;
+            let rows = number % 5 + 1;
             let values: Vec<f32> =
-                (0..rows).map(|row| f32::from(number) + row as f32 / 8.0).collect();
+                (0..rows).map(|row| f32::from(number) + f32::from(row) / 8.0).collect();
             let answer = model.infer(ask(&values)).await.unwrap();
             assert!(answers(&answer, &values), "{values:?} {answer:?}");
-            assert!(answer.times.batch_rows >= rows);
+            assert!(answer.times.batch_rows >= values.len());
         })
     });
     for done in asks.collect::<Vec<_>>() {
@@ -86,10 +86,9 @@ async fn the_higher_priority_goes_first() {
     let busy = occupy(&world, &model).await;
     let mut asks = Vec::new();
     let order = [Priority::Low, Priority::Normal, Priority::High, Priority::Low, Priority::High];
-    for (place, &priority) in order.iter().enumerate() {
-        let ask = Ask { priority, ..ask(&[place as f32 + 1.0]) };
-        asks.push(spawn(&model, ask));
-        waiting(&model, place + 1).await;
+    for (value, &priority) in [1.0, 2.0, 3.0, 4.0, 5.0].iter().zip(&order) {
+        asks.push(spawn(&model, Ask { priority, ..ask(&[*value]) }));
+        waiting(&model, asks.len()).await;
     }
     world.stage.gate.open();
     for done in asks.into_iter().chain([busy]) {
@@ -233,7 +232,7 @@ async fn a_delay_gathers_and_none_does_not_wait() {
     }
     assert!(started.elapsed() < delay, "a full batch does not wait");
     let answer = model.infer(ask(&[1.0])).await.unwrap();
-    assert!(answer.times.queued >= delay - MS, "{:?}", answer.times);
+    assert!(answer.times.queued + MS >= delay, "{:?}", answer.times);
     assert_eq!(world.stage.rows(), [4, 1]);
     let (_, model) = one(plain()).await;
     let answer = model.infer(ask(&[1.0])).await.unwrap();

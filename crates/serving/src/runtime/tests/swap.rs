@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::fake::{answers, ask, eventually, fetched, plain, world};
 use crate::runtime::{FleetConfig, Settings};
@@ -28,6 +29,10 @@ async fn a_thousand_swaps_and_no_failed_request() {
                     let answer = fleet.infer(&key, ask(&values)).await.unwrap();
                     assert!(answers(&answer, &values));
                     answered.fetch_add(1, SeqCst);
+                    // Traffic, not a race for the processors.
+                    if number % 8 == 0 {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
                 }
             })
         })
