@@ -86,8 +86,7 @@ impl fmt::Debug for Serving {
 }
 
 impl Serving {
-    /// Finds the engines of this machine. A library that was named must be there and load. Must be
-    /// called inside a runtime, which then writes what is predicted.
+    /// Finds the engines of this machine. A library that was named must be there and load.
     pub fn new(
         config: ServingConfig,
         registry: Registry,

@@ -194,7 +194,7 @@ mod tests {
 
     /// What `add` gives for each of these, as numbers of predictions.
     fn sizes(config: &PredictionsConfig, all: &[(&Arc<Home>, Prediction)]) -> Vec<Vec<usize>> {
-        let (log, mut taken) = Log::new(config);
+        let (log, mut taken) = Log::apart(config);
         let mut gathered = Gathered::new(config);
         let mut found = Vec::new();
         for (home, prediction) in all {
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn age_makes_a_file_due() {
         let config = config();
-        let (log, mut taken) = Log::new(&config);
+        let (log, mut taken) = Log::apart(&config);
         let mut gathered = Gathered::new(&config);
         let now = Instant::now();
         assert_eq!(gathered.next_due(), None);
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn an_offer_never_waits_and_a_refusal_is_counted() {
         let few = PredictionsConfig { max_waiting: 2, ..config() };
-        let (log, taken) = Log::new(&few);
+        let (log, taken) = Log::apart(&few);
         let home = home();
         let offers: Vec<_> = (0..4).map(|_| log.offer(&home, prediction("x", 1))).collect();
         assert_eq!(offers, [true, true, false, false]);
@@ -273,7 +273,7 @@ mod tests {
         drop(taken);
         assert_eq!(log.counts().waiting_bytes, 0);
         assert!(!log.offer(&home, prediction("x", 1)), "nobody is there to write it");
-        let (log, _taken) = Log::new(&config());
+        let (log, _taken) = Log::apart(&config());
         assert!(!log.offer(&home, prediction("x", 200_000)), "larger than the memory");
         assert_eq!(log.counts().waiting_bytes, 0);
     }

@@ -1,7 +1,7 @@
 //! The way into the log: never waits, never holds more than it may.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -14,6 +14,33 @@ pub struct Log {
     entries: mpsc::Sender<Entry>,
     orders: mpsc::Sender<oneshot::Sender<()>>,
     shared: Arc<Shared>,
+    writer: Arc<Waiting>,
+}
+
+/// The writer, which begins with the first prediction: until then nobody holds the database open
+/// for the log's sake.
+struct Waiting {
+    begun: AtomicBool,
+    begin: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.begun.fmt(f)
+    }
+}
+
+impl Waiting {
+    fn begin(&self) {
+        if self.begun.load(Ordering::Acquire) {
+            return;
+        }
+        let begin = self.begin.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(begin) = begin {
+            begin();
+            self.begun.store(true, Ordering::Release);
+        }
+    }
 }
 
 /// What became of the predictions that were offered since the server began.
@@ -73,17 +100,33 @@ pub(super) struct Taken {
 }
 
 impl Log {
-    pub(super) fn new(config: &PredictionsConfig) -> (Self, Taken) {
+    /// `begin` starts whoever writes, with the other end of the log.
+    pub(super) fn new(
+        config: &PredictionsConfig,
+        begin: impl FnOnce(Taken) + Send + 'static,
+    ) -> Self {
         let (entries, taken) = mpsc::channel(config.max_waiting.max(1));
         let (orders, given) = mpsc::channel(8);
         let shared = Shared { max_bytes: config.max_memory.as_usize(), ..Shared::default() };
         let shared = Arc::new(shared);
-        let log = Self { entries, orders, shared: shared.clone() };
-        (log, Taken { entries: taken, orders: given, shared })
+        let taken = Taken { entries: taken, orders: given, shared: shared.clone() };
+        let begin: Box<dyn FnOnce() + Send> = Box::new(move || begin(taken));
+        let writer = Waiting { begun: AtomicBool::new(false), begin: Mutex::new(Some(begin)) };
+        Self { entries, orders, shared, writer: Arc::new(writer) }
     }
 
-    /// Takes a prediction if there is room. Never waits; `false`: it is not kept, and counted.
+    /// A log whose other end is in the test's hands.
+    #[cfg(test)]
+    pub(super) fn apart(config: &PredictionsConfig) -> (Self, Taken) {
+        let (hand, over) = std::sync::mpsc::channel();
+        let log = Self::new(config, move |taken| hand.send(taken).unwrap());
+        log.writer.begin();
+        (log, over.recv().unwrap())
+    }
+
+    /// Takes a prediction if there is room; inside a runtime. Never waits; `false`: it is not kept, and counted.
     pub fn offer(&self, home: &Arc<Home>, prediction: Prediction) -> bool {
+        self.writer.begin();
         let bytes = prediction.bytes();
         let taken = self.hold(bytes).is_some_and(|held| {
             let entry = Entry { home: home.clone(), prediction, held };
@@ -96,6 +139,9 @@ impl Log {
 
     /// Writes everything that was taken before this call, however little it is.
     pub async fn flush(&self) {
+        if !self.writer.begun.load(Ordering::Acquire) {
+            return;
+        }
         let (done, wait) = oneshot::channel();
         if self.orders.send(done).await.is_ok() {
             let _ = wait.await;

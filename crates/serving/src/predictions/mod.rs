@@ -65,12 +65,14 @@ struct Inner {
 }
 
 impl Predictions {
-    /// Begins to write what is offered, until all clones of the log are gone. Must be called inside
-    /// a runtime.
+    /// Writes what is offered, from the first prediction on until all clones of the log are gone.
     #[must_use]
     pub fn start(config: PredictionsConfig, db: Db, objects: Objects, reads: ReadLog) -> Self {
-        let (log, taken) = Log::new(&config);
-        tokio::spawn(writer::run(taken, config.clone(), db.clone(), objects.clone()));
+        let writing = (config.clone(), db.clone(), objects.clone());
+        let log = Log::new(&config, move |taken| {
+            let (config, db, objects) = writing;
+            tokio::spawn(writer::run(taken, config, db, objects));
+        });
         Self(Arc::new(Inner { config, db, objects, reads, log }))
     }
 
