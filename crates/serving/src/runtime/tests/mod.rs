@@ -7,5 +7,6 @@ mod fleet;
 mod onnxruntime;
 mod overload;
 mod queue;
+mod spans;
 mod storm;
 mod swap;
