@@ -21,6 +21,8 @@ use falaj_inference::{Data, DataType};
 
 use crate::column::{Batch, Column, Field, Item, Many};
 
+type Half = <Float16Type as ArrowPrimitiveType>::Native;
+
 /// The values of a list, named as Parquet names them. That they may be missing is what everybody
 /// else writes, and what readers want to see before they take a list for a tensor.
 fn element(kind: Arrow) -> Arc<ArrowField> {
@@ -165,8 +167,7 @@ fn values(field: &Field, items: &Data, nulls: Option<NullBuffer>) -> Result<Arra
         (_, Data::F32(all)) => plain::<Float32Type>(all, nulls),
         (_, Data::F64(all)) => plain::<Float64Type>(all, nulls),
         (_, Data::F16(all)) => {
-            let half = <Float16Type as ArrowPrimitiveType>::Native::from_bits;
-            let all: Vec<_> = all.iter().copied().map(half).collect();
+            let all: Vec<_> = all.iter().copied().map(Half::from_bits).collect();
             plain::<Float16Type>(&all, nulls)
         }
         (_, Data::Bf16(_)) => {
@@ -230,18 +231,18 @@ fn flattened(field: &Field, array: &dyn Array) -> Result<(Vec<usize>, ArrayRef)>
         .as_list_opt::<i32>()
         .ok_or_else(|| refused(field, &array.data_type().to_string(), "a list"))?;
     let offsets = list.value_offsets();
-    let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
+    let (begin, end) = (offsets[0], offsets[offsets.len() - 1]);
     // A row that is missing may still have values behind it in the file's words; they do not count.
     let hidden = |row: usize| list.is_null(row) && offsets[row] != offsets[row + 1];
     if (0..list.len()).any(hidden) {
         return Err(refused(field, "values in a row that has none", "a well-made list"));
     }
-    let start = usize::try_from(first).map_err(Error::internal)?;
-    let length = usize::try_from(last - first).map_err(Error::internal)?;
+    let start = usize::try_from(begin).map_err(Error::internal)?;
+    let length = usize::try_from(end - begin).map_err(Error::internal)?;
     let values = list.values().slice(start, length);
     let mut ends: Vec<usize> = Vec::with_capacity(list.len());
     for end in &offsets[1..] {
-        ends.push(usize::try_from(end - first).map_err(Error::internal)?);
+        ends.push(usize::try_from(end - begin).map_err(Error::internal)?);
     }
     if !matches!(values.data_type(), Arrow::List(_)) {
         return Ok((ends, values));
@@ -288,7 +289,7 @@ fn items(field: &Field, array: &dyn Array) -> Result<Data> {
         Arrow::Float64 => plain!(Float64Type, F64, f64::NAN),
         Arrow::Float16 => {
             let values = array.as_primitive::<Float16Type>().iter();
-            Data::F16(values.map(|value| value.map_or(0x7e00, |half| half.to_bits())).collect())
+            Data::F16(values.map(|value| value.map_or(0x7e00, Half::to_bits)).collect())
         }
         Arrow::Timestamp(unit, _) => {
             let too_far = || refused(field, "a time beyond 292,000 years", "microseconds");

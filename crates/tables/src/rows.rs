@@ -27,12 +27,12 @@ impl Plan {
     /// Finds the columns of every input. `gathered` names those of an input that has no column of
     /// its own; if it is empty, all that fit are taken, in the order of the file.
     pub fn new(fields: &[Field], inputs: &[ValueInfo], gathered: &[String]) -> Result<Self> {
-        let named = |input: &&ValueInfo| fields.iter().any(|field| field.name == input.name);
+        let has_column = |input: &&ValueInfo| fields.iter().any(|field| field.name == input.name);
         let mut planned = Vec::with_capacity(inputs.len());
         for input in inputs {
-            let from = if gathered.is_empty() && named(&input) {
+            let from = if gathered.is_empty() && has_column(&input) {
                 From::Column(input.name.clone())
-            } else if inputs.iter().filter(|input| !named(input)).count() <= 1 {
+            } else if inputs.iter().filter(|input| !has_column(input)).count() <= 1 {
                 From::Gathered(gathered_for(fields, inputs, input, gathered)?)
             } else {
                 let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();

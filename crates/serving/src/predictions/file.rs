@@ -27,20 +27,14 @@ pub(super) struct Made {
 /// The file of these predictions, which all have the tensors of the signature.
 pub(super) fn made(signature: &Signature, predictions: &[Prediction]) -> Result<Made> {
     let text = all_text(predictions);
-    let mut writer: Option<Writer<Vec<u8>>> = None;
-    for some in predictions.chunks(ROWS_AT_ONCE) {
-        let batch = batch(signature, some, text)?;
-        let writer = match &mut writer {
-            Some(writer) => writer,
-            None => {
-                let fields = batch.columns().iter().map(|(field, _)| field.clone()).collect();
-                writer.insert(Writer::new(Vec::new(), fields, Layout::default())?)
-            }
-        };
-        writer.write(&batch)?;
+    let mut chunks = predictions.chunks(ROWS_AT_ONCE);
+    let first = batch(signature, chunks.next().unwrap_or_default(), text)?;
+    let fields = first.columns().iter().map(|(field, _)| field.clone()).collect();
+    let mut writer = Writer::new(Vec::new(), fields, Layout::default())?;
+    writer.write(&first)?;
+    for some in chunks {
+        writer.write(&batch(signature, some, text)?)?;
     }
-    let mut writer =
-        writer.ok_or_else(|| falaj_base::Error::internal("a file of no predictions"))?;
     writer.note(KIND.0, KIND.1);
     let times = || predictions.iter().map(|prediction| prediction.at);
     Ok(Made {

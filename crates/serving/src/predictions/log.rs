@@ -124,7 +124,9 @@ impl Log {
         (log, over.recv().unwrap())
     }
 
-    /// Takes a prediction if there is room; inside a runtime. Never waits; `false`: it is not kept, and counted.
+    /// Takes a prediction if there is room; inside a runtime. Never waits; `false`: it is not kept,
+    /// and counted.
+    #[must_use]
     pub fn offer(&self, home: &Arc<Home>, prediction: Prediction) -> bool {
         self.writer.begin();
         let bytes = prediction.bytes();

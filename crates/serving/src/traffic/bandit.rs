@@ -81,7 +81,7 @@ impl Config {
             return Err(Error::invalid("half_life_seconds", seconds, "1 to 1000000000"));
         }
         if let Reward::Real { mean, spread } = self.reward {
-            if !(mean.abs() <= 1e12) {
+            if mean.is_nan() || mean.abs() > 1e12 {
                 return Err(Error::invalid("reward.mean", mean, "-1e12 to 1e12"));
             }
             if !(1e-12..=1e12).contains(&spread) {

@@ -55,8 +55,7 @@ impl Moments {
     }
 
     pub fn record(&mut self, number: f64) -> Result<()> {
-        // Written so that NaN is refused too.
-        if !(number.abs() <= LARGEST) {
+        if number.is_nan() || number.abs() > LARGEST {
             return Err(Error::invalid("value", number, "a number between -1e100 and 1e100"));
         }
         self.weight += 1.0;

@@ -46,7 +46,7 @@ pub struct Shadow {
     /// Outputs that were not compared because there are too many.
     beyond: u64,
     primary_millis: Sketch,
-    shadow_millis: Sketch,
+    own_millis: Sketch,
     /// Milliseconds that the shadow took longer, request by request.
     slower: Moments,
 }
@@ -82,7 +82,7 @@ impl Shadow {
         };
         self.compared = self.compared.saturating_add(1);
         self.primary_millis.record(primary.millis);
-        self.shadow_millis.record(shadow.millis);
+        self.own_millis.record(shadow.millis);
         // A time that is not a number is counted by the sketches and says nothing here.
         let _ = self.slower.record(shadow.millis - primary.millis);
         for (name, given) in primary.outputs {
@@ -99,7 +99,7 @@ impl Shadow {
         self.failed = self.failed.saturating_add(other.failed);
         self.beyond = self.beyond.saturating_add(other.beyond);
         self.primary_millis.merge(&other.primary_millis);
-        self.shadow_millis.merge(&other.shadow_millis);
+        self.own_millis.merge(&other.own_millis);
         self.slower.merge(&other.slower);
         for (name, diff) in &other.outputs {
             if let Some(into) = self.output(name) {
@@ -120,7 +120,7 @@ impl Shadow {
                 .collect(),
             outputs_not_compared: self.beyond,
             primary_millis: times(&self.primary_millis),
-            shadow_millis: times(&self.shadow_millis),
+            shadow_millis: times(&self.own_millis),
             mean_slower: self.slower.mean(),
         }
     }

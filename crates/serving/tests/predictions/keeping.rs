@@ -36,8 +36,10 @@ async fn rows_bytes_and_age_make_files() {
         world.until(|world| world.predictions.log().counts().files >= 3).await;
     })
     .await;
-    let by_age =
-        PredictionsConfig { file_age: HumanDuration::from_millis(50), ..PredictionsConfig::default() };
+    let by_age = PredictionsConfig {
+        file_age: HumanDuration::from_millis(50),
+        ..PredictionsConfig::default()
+    };
     each(by_age, async |world| {
         let home = world.endpoint().await;
         world.offer(&home, 0..3);
@@ -65,7 +67,10 @@ async fn endpoints_have_their_own_files_and_a_flush_writes_them_all() {
         };
         assert_eq!(rows(world.files(&one).await), [1, 3]);
         assert_eq!(rows(world.files(&two).await), [4]);
-        assert_eq!(world.count("SELECT COUNT(*) AS n FROM blob_ref WHERE owner_kind = 'prediction'").await, 3);
+        assert_eq!(
+            world.count("SELECT COUNT(*) AS n FROM blob_ref WHERE owner_kind = 'prediction'").await,
+            3
+        );
         let events = "SELECT COUNT(*) AS n FROM event WHERE kind = 'falaj.predictions.kept'";
         assert_eq!(world.count(events).await, 3);
     })
@@ -114,7 +119,7 @@ async fn what_was_kept_long_enough_goes_and_its_blobs_with_it() {
     let config = PredictionsConfig { keep: HumanDuration::from_days(30), ..slow() };
     each(config, async |world| {
         let (usual, short) = (world.endpoint().await, world.endpoint().await);
-        let age = |days: u64| world.clock.advance(Duration::from_secs(days * 24 * 60 * 60));
+        let age = |days: u64| world.clock.advance(Duration::from_hours(days * 24));
         let write = async |world: &World| {
             world.offer(&usual, 0..2);
             world.offer(&short, 0..2);
@@ -132,9 +137,8 @@ async fn what_was_kept_long_enough_goes_and_its_blobs_with_it() {
         assert_eq!((world.files(&usual).await.len(), world.files(&short).await.len()), (1, 0));
         // An endpoint that is gone leaves nothing behind.
         let gone = usual.endpoint;
-        let delete = move |tx: &mut Tx<'_>| {
-            tx.execute("DELETE FROM endpoint WHERE id = $1", &params![gone])
-        };
+        let delete =
+            move |tx: &mut Tx<'_>| tx.execute("DELETE FROM endpoint WHERE id = $1", &params![gone]);
         world.db.write(delete).await.unwrap();
         assert_eq!(world.predictions.expire(&HashMap::new()).await.unwrap().files, 1);
         assert_eq!(world.count("SELECT COUNT(*) AS n FROM prediction_file").await, 0);

@@ -95,7 +95,7 @@ async fn old_outcomes_go_with_the_files() {
             world.predictions.report(&ctx, &home, outcomes).await.unwrap();
         };
         report(ids[0]).await;
-        world.clock.advance(Duration::from_secs(40 * 24 * 60 * 60));
+        world.clock.advance(Duration::from_hours(40 * 24));
         report(Uuid::now_v7()).await;
         world.predictions.expire(&HashMap::new()).await.unwrap();
         assert_eq!(world.count("SELECT COUNT(*) AS n FROM prediction_outcome").await, 1);

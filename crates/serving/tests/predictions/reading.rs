@@ -59,7 +59,9 @@ async fn files_are_found_by_time_and_page_by_page() {
         assert_eq!(within(minute(0), minute(5)).await.len(), 5);
         assert_eq!(within(minute(1), minute(3)).await.len(), 2);
         assert_eq!(within(minute(9), minute(10)).await.len(), 0);
-        assert!(world.predictions.files(&ctx, &home, (minute(2), minute(1)), None, 9).await.is_err());
+        assert!(
+            world.predictions.files(&ctx, &home, (minute(2), minute(1)), None, 9).await.is_err()
+        );
         let (mut after, mut pages) = (None, Vec::new());
         loop {
             let page = world.predictions.files(&ctx, &home, ALL, after, 2).await.unwrap();

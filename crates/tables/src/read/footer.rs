@@ -104,7 +104,9 @@ mod tests {
             (&[1, 1, 1, 1, 1, 0], 5, 1),
         ] {
             let mut found = Nesting::default();
-            children.iter().for_each(|&children| found.add(children));
+            for &children in children {
+                found.add(children);
+            }
             assert_eq!((found.deepest, found.leaves), (deepest, leaves), "{children:?}");
         }
     }

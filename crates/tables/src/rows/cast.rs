@@ -104,8 +104,8 @@ fn integers_of<T>(data: &Data, make: impl Fn(i128) -> Option<T>) -> Result<Vec<T
         make: impl Fn(i128) -> Option<T>,
         whole: impl Fn(N) -> Option<i128>,
     ) -> Result<Vec<T>, usize> {
-        let made = |(place, &number): (usize, &N)| whole(number).and_then(&make).ok_or(place);
-        all.iter().enumerate().map(made).collect()
+        let one = |(place, &number): (usize, &N)| whole(number).and_then(&make).ok_or(place);
+        all.iter().enumerate().map(one).collect()
     }
     // 2^64 is the first that no integer type holds; NaN is not below it.
     #[allow(clippy::cast_possible_truncation, reason = "checked to be whole and in range")]

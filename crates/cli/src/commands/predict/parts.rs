@@ -36,21 +36,16 @@ impl Parts {
         if restart && parts.folder.exists() {
             fs::remove_dir_all(&parts.folder).map_err(|error| parts.cannot("remove", &error))?;
         }
-        match fs::read(&told) {
-            Ok(text) => {
-                let same = serde_json::from_slice::<Value>(&text).is_ok_and(|found| found == *job);
-                if !same {
-                    let text = format!("{} is of another job", parts.folder.display());
-                    return Err(Failure::usage(text)
-                        .hint("begin anew with --restart, or write to another file"));
-                }
+        if let Ok(text) = fs::read(&told) {
+            if serde_json::from_slice::<Value>(&text).is_ok_and(|found| found == *job) {
+                return Ok(parts);
             }
-            Err(_) => {
-                fs::create_dir_all(&parts.folder).map_err(|error| parts.cannot("make", &error))?;
-                let write = |file: &mut File| file.write_all(job.to_string().as_bytes());
-                parts.put(&told, write)?;
-            }
+            let text = format!("{} is of another job", parts.folder.display());
+            let hint = "begin anew with --restart, or write to another file";
+            return Err(Failure::usage(text).hint(hint));
         }
+        fs::create_dir_all(&parts.folder).map_err(|error| parts.cannot("make", &error))?;
+        parts.put(&told, |file| file.write_all(job.to_string().as_bytes()))?;
         Ok(parts)
     }
 

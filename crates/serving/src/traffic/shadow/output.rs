@@ -1,5 +1,7 @@
 //! One output of the primary against the same output of the shadow.
 
+use std::cmp::Reverse;
+
 use falaj_inference::{Data, DataType, Tensor};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -94,7 +96,7 @@ impl OutputDiff {
 
     pub(super) fn report(&self) -> OutputReport {
         let mut flips = self.flips.clone();
-        flips.sort_by(|one, other| other.count.cmp(&one.count));
+        flips.sort_by_key(|flip| Reverse(flip.count));
         OutputReport {
             unlike: self.unlike,
             labels: self.labels,
