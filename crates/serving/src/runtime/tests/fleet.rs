@@ -15,7 +15,7 @@ const MS: Duration = Duration::from_millis(1);
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn one_flight_for_all_who_wait() {
     let world = world(FleetConfig::default());
-    *world.shelf.delay.lock().unwrap() = 30 * MS;
+    *world.shelf.delay.lock().unwrap() = 300 * MS;
     let key = world.put("one", fetched(plain()));
     let waits: Vec<_> = (0..50)
         .map(|_| {
@@ -52,7 +52,7 @@ async fn whoever_gives_up_does_not_end_the_flight() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_failure_is_shared_and_remembered_for_a_short_time() {
-    let config = FleetConfig { failed_for: 300 * MS, ..FleetConfig::default() };
+    let config = FleetConfig { failed_for: 1000 * MS, ..FleetConfig::default() };
     let world = world(config);
     let key = ModelKey::new("absent");
     for _ in 0..5 {
@@ -66,7 +66,7 @@ async fn a_failure_is_shared_and_remembered_for_a_short_time() {
     );
     world.put("absent", fetched(plain()));
     assert!(world.fleet.model(&key).await.is_err(), "still remembered");
-    tokio::time::sleep(310 * MS).await;
+    tokio::time::sleep(1010 * MS).await;
     world.fleet.model(&key).await.unwrap();
 }
 

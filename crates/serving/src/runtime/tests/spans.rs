@@ -10,9 +10,12 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::fake::{ask, eventually, one, plain};
 
-/// Notes each span with its parent.
+/// The name of a span, and that of its parent.
+type Named = (&'static str, Option<&'static str>);
+
+/// Notes each span.
 #[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<(&'static str, Option<&'static str>)>>>);
+struct Notes(Arc<Mutex<Vec<Named>>>);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Notes {
     fn on_new_span(&self, _: &Attributes<'_>, id: &Id, context: Context<'_, S>) {

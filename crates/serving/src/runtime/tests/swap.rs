@@ -30,7 +30,7 @@ async fn a_thousand_swaps_and_no_failed_request() {
                     assert!(answers(&answer, &values));
                     answered.fetch_add(1, SeqCst);
                     // Traffic, not a race for the processors.
-                    if number % 8 == 0 {
+                    if number.is_multiple_of(8) {
                         tokio::time::sleep(Duration::from_millis(1)).await;
                     }
                 }
