@@ -38,9 +38,9 @@ pub use config::Config;
 
 /// What `edge` is told.
 pub mod serving {
+    pub use falaj_serving::ServingConfig;
     pub use falaj_serving::edge::EdgeConfig;
     pub use falaj_serving::endpoint::Runs;
-    pub use falaj_serving::ServingConfig;
 }
 pub use process::stop_signal;
 pub use serve::{Server, Started, serve, serve_with};

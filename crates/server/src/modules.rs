@@ -93,7 +93,9 @@ pub fn modules(services: &Services, config: &Config) -> Vec<Module> {
 
 /// What keeps the floor itself tidy; it has no routes.
 fn the_store(s: &Services) -> Module {
-    Module::new("store").worker(idempotency::forgetter(s.db.clone())).worker(s.epoch.poller("epoch-poll"))
+    Module::new("store")
+        .worker(idempotency::forgetter(s.db.clone()))
+        .worker(s.epoch.poller("epoch-poll"))
 }
 
 fn the_identity(s: &Services) -> Module {

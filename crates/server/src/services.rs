@@ -75,12 +75,8 @@ impl Services {
             audit.reads().clone(),
         );
         tracking.settle().await?;
-        let registry = Registry::new(
-            config.registry.clone(),
-            tracking.clone(),
-            tenancy.clone(),
-            keys.clone(),
-        );
+        let registry =
+            Registry::new(config.registry.clone(), tracking.clone(), tenancy.clone(), keys.clone());
         let data = Some(data_dir.to_owned());
         let serving = Serving::new(config.serving.clone(), registry.clone(), data)?;
         Ok(Self {

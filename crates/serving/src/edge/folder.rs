@@ -73,7 +73,11 @@ fn read_file(file: &Path, most: u64) -> Result<Bytes> {
     let size = std::fs::metadata(file).map_err(unread)?.len();
     if size > most {
         let allowed = format!("at most {most} bytes for a model and the files beside it");
-        return Err(Error::invalid("models", format!("{} ({size} bytes)", file.display()), allowed));
+        return Err(Error::invalid(
+            "models",
+            format!("{} ({size} bytes)", file.display()),
+            allowed,
+        ));
     }
     std::fs::read(file).map(Bytes::from).map_err(unread)
 }
@@ -146,10 +150,17 @@ mod tests {
     fn models_lie_in_three_ways() {
         let one = |name: &str, version, file: &str| (name.to_owned(), version, file.to_owned());
         assert_eq!(found(&["iris/model.onnx"], "iris"), [one("iris", 1, "iris/model.onnx")]);
-        assert_eq!(found(&["iris/net.onnx", "iris/MLmodel"], "iris"), [one("iris", 1, "iris/net.onnx")]);
+        assert_eq!(
+            found(&["iris/net.onnx", "iris/MLmodel"], "iris"),
+            [one("iris", 1, "iris/net.onnx")]
+        );
         assert_eq!(
             found(&["a/model.onnx", "b/2/model.onnx", "b/10/model.onnx", "b/notes/x", "c/x"], "."),
-            [one("a", 1, "a/model.onnx"), one("b", 2, "b/2/model.onnx"), one("b", 10, "b/10/model.onnx")]
+            [
+                one("a", 1, "a/model.onnx"),
+                one("b", 2, "b/2/model.onnx"),
+                one("b", 10, "b/10/model.onnx")
+            ]
         );
     }
 
