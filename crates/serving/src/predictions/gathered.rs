@@ -256,7 +256,9 @@ mod tests {
         let files = gathered.take_due(due);
         assert_eq!(files.len(), 1);
         assert!(log.counts().waiting_bytes > 0);
-        files.into_iter().for_each(|file| assert_eq!(file.released(), 1));
+        for file in files {
+            assert_eq!(file.released(), 1);
+        }
         assert_eq!(log.counts().waiting_bytes, 0);
     }
 

@@ -294,7 +294,7 @@ mod tests {
             bandit.record(&names(1)[0], 1.0, START).unwrap();
         }
         assert!(bandit.weights(START, 1_000, &mut seeded(2))[0].weight > 0.9);
-        let later = START + Duration::from_secs(60 * 20);
+        let later = START + Duration::from_mins(20);
         let weights = bandit.weights(later, 10_000, &mut seeded(2));
         assert!((weights[0].weight - 0.5).abs() < 0.03, "{weights:?}");
     }

@@ -149,7 +149,8 @@ impl Begun {
 }
 
 fn synced(writer: Writer<BufWriter<File>>, path: &Path) -> Result<()> {
-    let file = writer.close()?.into_inner().map_err(|error| cannot("write to", path, error.error()))?;
+    let file =
+        writer.close()?.into_inner().map_err(|error| cannot("write to", path, error.error()))?;
     file.sync_all().map_err(|error| cannot("write to", path, &error))
 }
 

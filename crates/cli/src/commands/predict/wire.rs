@@ -133,7 +133,8 @@ mod tests {
         assert!(answer(header.len(), body(&raw[..5])).is_err());
         assert!(answer(header.len() + 50, body(&raw)).is_err());
         assert!(answer(4, body(&raw)).is_err());
-        let plain = json!({"outputs": [{"name": "y", "datatype": "FP32", "shape": [1], "data": [1]}]});
+        let plain =
+            json!({"outputs": [{"name": "y", "datatype": "FP32", "shape": [1], "data": [1]}]});
         let plain = plain.to_string();
         assert!(answer(plain.len(), plain.into()).is_err());
     }
