@@ -3,7 +3,7 @@
 #![no_main]
 
 use bytes::Bytes;
-use falaj_oip::proto::{InferInputTensor, ModelInferRequest};
+use falaj_oip::proto::{InferInputTensor, ModelInferRequest, Raw};
 use falaj_oip::{
     Asked, Limits, Request, Response, read_grpc, read_http, write_grpc, write_http,
 };
@@ -42,7 +42,9 @@ fn check(request: falaj_base::Result<Request>) {
 }
 
 fuzz_target!(|data: &[u8]| {
-    if let Ok(message) = ModelInferRequest::decode(Bytes::copy_from_slice(data)) {
+    let raw = Raw(Bytes::copy_from_slice(data));
+    if let Ok(message) = raw.infer(&limits()) {
+        assert!(ModelInferRequest::decode(data).is_ok_and(|again| again.encoded_len() == message.encoded_len()));
         check(read_grpc(message, &limits()));
     }
     check(read_http(Bytes::copy_from_slice(data), None, &limits()));

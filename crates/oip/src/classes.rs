@@ -4,10 +4,13 @@ use std::cmp::Ordering;
 
 use bytes::Bytes;
 use falaj_base::{Error, Result};
-use falaj_inference::{Data, Metadata, Tensor};
+use falaj_inference::{Data, Labels, Metadata, Tensor};
 
 use crate::error::Of;
 use crate::message::{Asked, Response};
+
+/// How many classes are written at most, all rows together.
+const MAX_CLASSES: usize = 1 << 20;
 
 /// Puts classes in the place of the outputs that were asked for as classes.
 pub fn classify(response: &mut Response, asked: &Asked, metadata: &Metadata) -> Result<()> {
@@ -15,7 +18,7 @@ pub fn classify(response: &mut Response, asked: &Asked, metadata: &Metadata) -> 
         let found = response.outputs.iter_mut().find(|(name, _)| *name == wanted.name);
         let Some((name, tensor)) = found else { continue };
         let info = metadata.outputs.iter().find(|output| output.name == *name);
-        let labels = info.and_then(|output| output.labels.as_ref()).map(|labels| labels.texts());
+        let labels = info.and_then(|output| output.labels.as_ref()).map(Labels::texts);
         *tensor = top(name, tensor, wanted.classes, labels.as_deref().unwrap_or(&[]))?;
     }
     Ok(())
@@ -25,10 +28,16 @@ pub fn classify(response: &mut Response, asked: &Asked, metadata: &Metadata) -> 
 ///
 /// A tensor of one dimension is one row; of one with more, the first dimension counts the rows.
 fn top(name: &str, scores: &Tensor, most: usize, labels: &[String]) -> Result<Tensor> {
+    let (count, classes) = extent(scores);
+    if count.saturating_mul(most.min(classes)) > MAX_CLASSES {
+        let field = format!("{}.parameters.classification", Of("outputs", name));
+        let allowed = format!("at most {MAX_CLASSES} classes of all {count} rows together");
+        return Err(Error::invalid(field, most, allowed));
+    }
     macro_rules! chosen {
         ($($kind:ident),*) => {
             match scores.data() {
-                $(Data::$kind(all) => rows(all, scores.shape(), most, labels),)*
+                $(Data::$kind(all) => rows(all, count, classes, most.min(classes), labels),)*
                 Data::Bool(_) | Data::Bytes(_) | Data::F16(_) | Data::Bf16(_) => {
                     let field = format!("{}.parameters.classification", Of("outputs", name));
                     let of = format!("{most} of an output of {}", scores.data_type());
@@ -37,19 +46,24 @@ fn top(name: &str, scores: &Tensor, most: usize, labels: &[String]) -> Result<Te
             }
         };
     }
-    let (shape, texts) = chosen!(U8, U16, U32, U64, I8, I16, I32, I64, F32, F64);
-    Tensor::of(shape, texts)
+    let texts = chosen!(U8, U16, U32, U64, I8, I16, I32, I64, F32, F64);
+    let most = most.min(classes);
+    Tensor::of(if scores.shape().len() > 1 { vec![count, most] } else { vec![most] }, texts)
+}
+
+/// How many rows there are, and how many classes each has.
+fn extent(scores: &Tensor) -> (usize, usize) {
+    let count = if scores.shape().len() > 1 { scores.shape()[0] } else { 1 };
+    (count, scores.len().checked_div(count).unwrap_or(0))
 }
 
 fn rows<T: PartialOrd + ToString>(
     all: &[T],
-    shape: &[usize],
+    count: usize,
+    classes: usize,
     most: usize,
     labels: &[String],
-) -> (Vec<usize>, Vec<Bytes>) {
-    let count = if shape.len() > 1 { shape[0] } else { 1 };
-    let classes = all.len().checked_div(count).unwrap_or(0);
-    let most = most.min(classes);
+) -> Vec<Bytes> {
     let mut texts = Vec::with_capacity(count * most);
     if classes > 0 {
         for row in all.chunks_exact(classes) {
@@ -62,8 +76,7 @@ fn rows<T: PartialOrd + ToString>(
             }));
         }
     }
-    let shape = if shape.len() > 1 { vec![count, most] } else { vec![most] };
-    (shape, texts)
+    texts
 }
 
 /// The places of the highest scores; of equal ones the first comes first, and NaN comes last.

@@ -77,12 +77,11 @@ impl<'a> Cursor<'a> {
 
     #[cold]
     pub(crate) fn expected(&mut self, what: &str) -> Error {
-        let found = match self.peek() {
-            None => "it ends".to_owned(),
-            Some(_) => {
-                let shown: String = self.text[self.at..].chars().take(20).collect();
-                format!("{shown:?} stands")
-            }
+        let found = if self.peek().is_some() {
+            let shown: String = self.text[self.at..].chars().take(20).collect();
+            format!("{shown:?} stands")
+        } else {
+            "it ends".to_owned()
         };
         let text = format!("the body is not as it should be: {found} at byte {}", self.at);
         Error::new(&code::MALFORMED_BODY, format!("{text}, where {what} is expected"))

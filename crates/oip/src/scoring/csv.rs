@@ -21,7 +21,7 @@ pub(super) fn read(body: &Bytes, scheme: Scheme<'_>, limits: &Limits) -> Result<
     let names: Vec<String> = fields.drain(..).map(Cow::into_owned).collect();
     let mut frame = Frame::new(names, scheme)?;
     while lines.next(&mut fields)? {
-        let columns = frame.names().len();
+        let columns = frame.width();
         if fields.len() != columns {
             let text = format!("line {} has {} fields, not {columns}", lines.line, fields.len());
             return Err(malformed(text));

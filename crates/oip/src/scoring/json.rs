@@ -18,11 +18,10 @@ pub(super) fn read(body: &Bytes, scheme: Scheme<'_>, limits: &Limits) -> Result<
     let mut found: Option<(&str, usize)> = None;
     cursor.object("an object", |cursor, key| {
         cursor.peek();
-        if let Some(shape) = SHAPES.iter().find(|shape| **shape == key) {
-            if let Some((earlier, _)) = found.replace((shape, cursor.at())) {
-                let both = format!("{earlier} and {shape}");
-                return Err(Error::invalid("body", both, ALLOWED));
-            }
+        if let Some(shape) = SHAPES.iter().find(|shape| **shape == key)
+            && let Some((earlier, _)) = found.replace((shape, cursor.at()))
+        {
+            return Err(Error::invalid("body", format!("{earlier} and {shape}"), ALLOWED));
         }
         cursor.skip().map(drop)
     })?;
@@ -90,8 +89,8 @@ impl<'a> Reader<'a> {
                 // Without names the first row says how many columns there are.
                 None => frame.insert(Frame::new(numbered(cells.len()), scheme)?),
             };
-            if cells.len() != frame.names().len() {
-                let allowed = format!("{}, one for each column", frame.names().len());
+            if cells.len() != frame.width() {
+                let allowed = format!("{}, one for each column", frame.width());
                 return Err(Error::invalid("dataframe_split.data", cells.len(), allowed));
             }
             frame.row(body, limits, |source| Cell::Json(cells[source].clone()))
@@ -107,9 +106,13 @@ impl<'a> Reader<'a> {
     fn records(&mut self, what: &str, is_frame: bool) -> Result<Scored> {
         let mut frame: Option<Frame<'_>> = None;
         let mut cells: Vec<Option<Cursor<'a>>> = Vec::new();
+        let mut set: Vec<usize> = Vec::new();
         let (body, limits, scheme) = (self.body, self.limits, self.scheme);
         self.cursor.list(what, |cursor| {
-            cells.iter_mut().for_each(|cell| *cell = None);
+            // Only what the last record set: it may have had few of many columns.
+            for place in set.drain(..) {
+                cells[place] = None;
+            }
             let mut names = Vec::new();
             let mut next = 0;
             cursor.object("a record, an object,", |cursor, key| {
@@ -119,17 +122,13 @@ impl<'a> Reader<'a> {
                         cells.push(None);
                         names.len() - 1
                     }
-                    Some(frame) => {
-                        // Records mostly have the same order.
-                        let known = frame.names();
-                        let expected = known.get(next).is_some_and(|name| *name == key);
-                        let place = if expected { Some(next) } else { find(known, &key) };
-                        place.ok_or_else(|| {
-                            Error::invalid("columns", &key, "those of the first record")
-                        })?
-                    }
+                    // Records mostly have the same order.
+                    Some(frame) => frame.column(&key, next).ok_or_else(|| {
+                        Error::invalid("columns", &key, "those of the first record")
+                    })?,
                 };
                 next = place + 1;
+                set.push(place);
                 cells[place] = Some(cursor.clone());
                 cursor.skip().map(drop)
             })?;
@@ -188,10 +187,6 @@ impl<'a> Reader<'a> {
         }
         Ok(Scored { inputs, form: Form::Tensors })
     }
-}
-
-fn find(names: &[String], wanted: &str) -> Option<usize> {
-    names.iter().position(|name| name == wanted)
 }
 
 /// Names of columns; numbers are names too.

@@ -3,7 +3,7 @@
 //! What JSON has no number for is written `NaN`, `Infinity` and `-Infinity`, as the original does.
 
 use falaj_base::{Error, Result};
-use falaj_inference::{Data, Metadata, Tensor};
+use falaj_inference::{Data, Labels, Metadata, Tensor};
 use serde::Serialize;
 
 use super::Form;
@@ -35,7 +35,7 @@ struct Output<'a> {
 impl<'a> Output<'a> {
     fn new(name: &'a str, tensor: &'a Tensor, metadata: &Metadata) -> Self {
         let info = metadata.outputs.iter().find(|info| info.name == name);
-        let labels = info.and_then(|info| info.labels.as_ref()).map(|labels| labels.texts());
+        let labels = info.and_then(|info| info.labels.as_ref()).map(Labels::texts);
         let labels = labels.filter(|labels| tensor.shape().get(1..) == Some(&[labels.len()]));
         Self { name, tensor, labels }
     }
@@ -118,11 +118,7 @@ fn tensors(out: &mut Vec<u8>, outputs: &[Output<'_>]) -> Result<()> {
 /// The original makes a column of all elements of an output, whatever its shape, and fails if the
 /// columns are not of one length. Then each row is given whole.
 fn records(out: &mut Vec<u8>, outputs: &[Output<'_>]) -> Result<()> {
-    let same = |of: fn(&Output<'_>) -> usize| {
-        let first = outputs.first().map_or(0, of);
-        outputs.iter().all(|output| of(output) == first).then_some(first)
-    };
-    if let Some(values) = same(|output| output.values()) {
+    if let Some(values) = same(outputs.iter().map(Output::values)) {
         return listed(out, values, |out, place| {
             object(out, outputs, |out, output| match output.labels {
                 Some(_) => output.row(out, place),
@@ -130,12 +126,18 @@ fn records(out: &mut Vec<u8>, outputs: &[Output<'_>]) -> Result<()> {
             })
         });
     }
-    let Some(rows) = same(|output| output.rows()) else {
+    let Some(rows) = same(outputs.iter().map(Output::rows)) else {
         let names: Vec<_> = outputs.iter().map(|output| output.name).collect();
         let allowed = "outputs with one row for each row of the frame; ask with `inputs` instead";
         return Err(Error::invalid("outputs", names.join(", "), allowed));
     };
     listed(out, rows, |out, row| object(out, outputs, |out, output| output.row(out, row)))
+}
+
+/// What all of them are, if they are the same.
+fn same(mut counts: impl Iterator<Item = usize>) -> Option<usize> {
+    let first = counts.next().unwrap_or(0);
+    counts.all(|count| count == first).then_some(first)
 }
 
 fn object(

@@ -54,6 +54,13 @@ fn any_shape_of_numbers_has_classes() {
 }
 
 #[test]
+fn more_classes_than_anybody_reads_are_refused() {
+    let wide = || Tensor::of([2, 1 << 20], vec![0_u8; 2 << 20]).unwrap();
+    assert!(classes(wide(), 3, None).is_ok());
+    assert!(classes(wide(), usize::MAX, None).unwrap_err().message().contains("1048576 classes"));
+}
+
+#[test]
 fn what_has_no_order_has_no_classes() {
     for tensor in [Tensor::strings([1], ["a"]).unwrap(), Tensor::of([1], vec![true]).unwrap()] {
         let error = classes(tensor, 1, None).unwrap_err();

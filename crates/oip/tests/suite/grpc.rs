@@ -6,9 +6,10 @@ use bytes::Bytes;
 use falaj_inference::Tensor;
 use falaj_oip::proto::{
     InferInputTensor, InferParameter, InferRequestedOutputTensor, InferTensorContents,
-    ModelInferRequest, ParameterChoice,
+    ModelInferRequest, ParameterChoice, Raw,
 };
 use falaj_oip::{Limits, Response, Value, read_grpc, write_grpc};
+use prost::Message;
 
 fn input(name: &str, datatype: &str, shape: &[i64]) -> InferInputTensor {
     InferInputTensor {
@@ -132,4 +133,81 @@ fn a_reply_carries_raw_bytes() {
     assert_eq!((&*reply.model_name, &*reply.model_version, &*reply.id), ("m", "2", "7"));
     let variant = ParameterChoice::String("a".to_owned());
     assert_eq!(reply.parameters["variant"].parameter_choice, Some(variant));
+}
+
+/// Many parts in few bytes: refused before they are decoded.
+#[test]
+fn parts_are_counted_before_they_are_decoded() {
+    let repeated = |part: &[u8], times: usize| Raw(Bytes::from(part.repeat(times)));
+    let within = |inner: &[u8]| {
+        // An input that holds this, written as field 5 with its length.
+        let mut length = inner.len();
+        let mut out = vec![0x2a];
+        while length >= 128 {
+            out.push(u8::try_from(length % 128).unwrap() | 128);
+            length /= 128;
+        }
+        out.push(u8::try_from(length).unwrap());
+        out.extend_from_slice(inner);
+        Raw(Bytes::from(out))
+    };
+    let limits = Limits { max_strings: 100, max_elements: 100, ..Limits::default() };
+    let too_many = [
+        ("inputs", repeated(&[0x2a, 0], 1001)),
+        ("outputs", repeated(&[0x32, 0], 1001)),
+        ("raw inputs", repeated(&[0x3a, 0], 1001)),
+        ("parameters", repeated(&[0x22, 0], 129)),
+        ("parameters", within(&[0x22, 0].repeat(129))),
+        ("dimensions", within(&[0x18, 1].repeat(17))),
+        ("dimensions", within(&[&[0x1a, 17][..], &[1; 17]].concat())),
+        ("strings", within(&[0x2a, 2, 0x42, 0].repeat(101))),
+        ("elements", within(&[&[0x2a, 103, 0x12, 101][..], &[1; 101]].concat())),
+        ("elements", within(&[&[0x2a, 2, 0x10, 1][..]].concat().repeat(101))),
+    ];
+    for (what, raw) in too_many {
+        let error = raw.infer(&limits).unwrap_err();
+        assert!(error.message().contains(what), "{what}: {error}");
+        assert_eq!(error.kind(), falaj_base::ErrorKind::TooLarge);
+    }
+    for broken in
+        [&[0x2a][..], &[0x2a, 5, 0], &[0x2b], &[255; 11], &[0x0a, 1, 255], &[0x2a, 2, 0x1a, 9]]
+    {
+        let error = Raw(Bytes::copy_from_slice(broken)).infer(&limits).unwrap_err();
+        assert_eq!(error.kind(), falaj_base::ErrorKind::InvalidInput, "{broken:?}: {error}");
+    }
+    let large = Raw(Bytes::from(vec![0; 1 << 17]));
+    assert!(large.small::<falaj_oip::proto::ModelReadyRequest>().is_err());
+}
+
+#[test]
+fn what_is_within_limits_is_decoded_as_it_is() {
+    for message in [
+        raw("FP32", &[1], &[0; 4]),
+        typed(
+            "BYTES",
+            &[2],
+            InferTensorContents {
+                bytes_contents: vec![Bytes::new(), Bytes::from_static(b"a")],
+                ..InferTensorContents::default()
+            },
+        ),
+        typed(
+            "INT64",
+            &[2],
+            InferTensorContents {
+                int64_contents: vec![-1, i64::MAX],
+                ..InferTensorContents::default()
+            },
+        ),
+    ] {
+        let bytes = Bytes::from(message.encode_to_vec());
+        // As a codec reads it.
+        let raw = Raw::decode(bytes.clone()).unwrap();
+        assert_eq!((raw.encode_to_vec(), raw.encoded_len()), (bytes.to_vec(), bytes.len()));
+        assert_eq!(raw.infer(&Limits::default()).unwrap(), message);
+    }
+    let named =
+        falaj_oip::proto::ModelReadyRequest { name: "m".to_owned(), version: String::new() };
+    let raw = Raw(Bytes::from(named.encode_to_vec()));
+    assert_eq!(raw.small::<falaj_oip::proto::ModelReadyRequest>().unwrap(), named);
 }

@@ -190,3 +190,29 @@ fn bytes_that_are_no_text() {
     let error = read_http(body, None, &Limits::default()).unwrap_err();
     assert!(error.message().contains("not UTF-8 at byte 7"), "{error}");
 }
+
+/// A shape that grows with the square of the body would take hours here.
+#[test]
+fn frames_of_many_columns_take_time_in_proportion() {
+    use falaj_inference::DataType;
+    use falaj_oip::scoring::{Scheme, read};
+
+    use crate::made::{info, model};
+
+    let metadata = model(vec![info("x", DataType::F32, &[-1, 1])], Vec::new());
+    let wanted = ["c99999".to_owned()];
+    let scheme = Scheme { metadata: &metadata, columns: &wanted };
+    let columns = 100_000;
+    let members = |order: &mut dyn Iterator<Item = usize>| {
+        let members: Vec<String> = order.map(|n| format!("\"c{n}\":{}", n % 10)).collect();
+        format!("{{{}}}", members.join(","))
+    };
+    let first = members(&mut (0..columns));
+    let last = members(&mut (0..columns).rev());
+    let empty = "{},".repeat(100_000);
+    let body = format!(r#"{{"dataframe_records":[{first},{empty}{last}]}}"#);
+    let started = std::time::Instant::now();
+    let scored = read(&Bytes::from(body), None, scheme, &Limits::default()).unwrap();
+    assert_eq!(scored.inputs[0].1.shape(), [100_002, 1]);
+    assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
+}

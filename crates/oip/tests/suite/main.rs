@@ -1,4 +1,9 @@
 //! The protocol as clients speak it, and as nobody should.
+#![allow(
+    clippy::unwrap_used,
+    clippy::float_cmp,
+    reason = "these are tests; floats are compared to the bit"
+)]
 
 mod binary;
 mod classes;

@@ -306,8 +306,8 @@ proptest! {
     #[test]
     fn numbers_come_through_a_frame_as_they_were(rows in prop::collection::vec([any::<f32>(), any::<f32>(), any::<f32>()], 0..5)) {
         prop_assume!(rows.iter().flatten().all(|number| number.is_finite()));
-        let lines: String = rows.iter().map(|[a, b, c]| format!("{a:e},{b},{c}\n")).collect();
-        let scored = score(&matrix(), CSV, &format!("a,b,c\n{lines}")).unwrap();
+        let lines: Vec<String> = rows.iter().map(|[a, b, c]| format!("{a:e},{b},{c}")).collect();
+        let scored = score(&matrix(), CSV, &format!("a,b,c\n{}", lines.join("\n"))).unwrap();
         let flat: Vec<f32> = rows.iter().flatten().copied().collect();
         prop_assert_eq!(scored.inputs[0].1.get::<f32>().unwrap(), flat);
         let split = serde_json::json!({"dataframe_split": {"data": rows}}).to_string();
