@@ -10,7 +10,7 @@ use falaj_oip::describe::{index_reply, refuse_overrides};
 use falaj_oip::proto::{
     ModelConfigRequest, ModelConfigResponse, ModelInferRequest, ModelInferResponse,
     ModelMetadataRequest, ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse,
-    ModelStatisticsRequest, ModelStatisticsResponse, ModelStreamInferResponse,
+    ModelStatisticsRequest, ModelStatisticsResponse, ModelStreamInferResponse, Raw,
     RepositoryIndexRequest, RepositoryIndexResponse, RepositoryModelLoadRequest,
     RepositoryModelLoadResponse, RepositoryModelUnloadRequest, RepositoryModelUnloadResponse,
     ServerLiveRequest, ServerLiveResponse, ServerMetadataRequest, ServerMetadataResponse,
@@ -23,7 +23,7 @@ use super::about;
 use super::desk::{Desk, Opening, Purpose};
 use super::infer::{self, Of};
 use super::table::{Kind, Row};
-use super::wire::{streaming, unary};
+use super::wire::{small, streaming, unary};
 use crate::{ENDPOINT_PREDICT, ENDPOINT_READ, ENDPOINT_WRITE};
 
 macro_rules! method {
@@ -41,15 +41,16 @@ pub(super) fn rows(open: &Opening) -> Vec<Row> {
     };
     macro_rules! look {
         ($name:literal, $summary:literal, $handler:ident) => {
-            row(method!($name), &ENDPOINT_READ, $summary, unary(open, $handler))
+            row(method!($name), &ENDPOINT_READ, $summary, unary(open, small, $handler))
         };
     }
     macro_rules! change {
         ($name:literal, $summary:literal, $handler:ident) => {
-            row(method!($name), &ENDPOINT_WRITE, $summary, unary(open, $handler))
+            row(method!($name), &ENDPOINT_WRITE, $summary, unary(open, small, $handler))
         };
     }
-    let (infer, stream) = (unary(open, model_infer), streaming(open, stream_infer));
+    let infer = unary(open, Raw::infer, model_infer);
+    let stream = streaming(open, Raw::infer, stream_infer);
     vec![
         look!("ServerLive", "Does the server run?", live),
         look!("ServerReady", "Does it take requests?", ready),
