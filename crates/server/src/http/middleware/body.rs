@@ -15,13 +15,14 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::response::Response;
 use falaj_base::quantity::ByteSize;
 use falaj_base::{Error, Result, code};
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::budget::{Budget, Reservation};
 use super::unpack::{Encoding, unpacked};
+use crate::grpc::is_grpc;
 use crate::http::config::LimitsConfig;
 use crate::http::reply::refuse;
 use crate::http::route::{RouteKind, is_public};
@@ -175,8 +176,7 @@ pub(crate) fn with_whole_bodies(calls: Router, limits: &LimitsConfig) -> Router 
 }
 
 async fn whole(intake: Arc<Intake>, request: Request, next: Next) -> Response {
-    let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
+    if is_grpc(request.headers()) {
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
