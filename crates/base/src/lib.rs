@@ -31,8 +31,8 @@ pub use digest::SetDigest;
 pub use error::{Code, Error, ErrorKind, Result, code};
 pub use hex::hex;
 pub use id::{
-    BindingId, BlobId, EndpointId, EventId, KeyId, ObjectId, PolicyId, PrincipalId, ProjectId, RequestId,
-    SessionId, TenantId, TokenId,
+    BindingId, BlobId, EndpointId, EventId, KeyId, ObjectId, PolicyId, PrincipalId, ProjectId,
+    RequestId, SessionId, TenantId, TokenId,
 };
 pub use name::{Name, UserName};
 pub use page::{Page, PageQuery};

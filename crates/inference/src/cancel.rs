@@ -109,7 +109,7 @@ mod tests {
         let (interrupted, interrupt) = counter();
         let cancel = Cancel::new();
         cancel.cancel();
-        let error = cancel.watch(interrupt, || panic!("it began")).map(|()| ()).unwrap_err();
+        let error = cancel.watch(interrupt, || panic!("it began")).unwrap_err();
         assert_eq!(error.code().id, "deadline-exceeded");
         assert_eq!(interrupted.load(Ordering::Relaxed), 0);
     }

@@ -92,6 +92,8 @@ fn status(place: &Place, ctx: &Context) -> Result<()> {
     } else {
         ctx.output.say("looked in:");
     }
-    places.iter().for_each(|place| ctx.output.say(&format!("  {place}")));
+    for place in &places {
+        ctx.output.say(&format!("  {place}"));
+    }
     Ok(())
 }

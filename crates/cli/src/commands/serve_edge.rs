@@ -72,10 +72,15 @@ impl ServeEdge {
             runs,
         };
         let server = ServerConfig { listen: self.listen, ..ServerConfig::default() };
-        let tls = TlsConfig { cert_file: self.certificate, key_file: self.private_key, ..TlsConfig::default() };
+        let tls = TlsConfig {
+            cert_file: self.certificate,
+            key_file: self.private_key,
+            ..TlsConfig::default()
+        };
         let folder = self.token_file.parent().filter(|folder| !folder.as_os_str().is_empty());
         let shutdown = falaj_server::stop_signal();
-        let edge = EdgeServer::start(config, &server, &tls, folder.unwrap_or(Path::new("."))).await?;
+        let edge =
+            EdgeServer::start(config, &server, &tls, folder.unwrap_or(Path::new("."))).await?;
         let url = format!("{}://{}", edge.scheme(), edge.address()?);
         let models: Vec<_> = edge
             .models()
@@ -85,9 +90,12 @@ impl ServeEdge {
         let text = if ctx.output.is_json() {
             json!({ "url": url, "models": models }).to_string()
         } else {
-            let names = edge.models().iter().map(|model| format!("\n  {}/{}", model.name, model.version));
+            let names =
+                edge.models().iter().map(|model| format!("\n  {}/{}", model.name, model.version));
             let (names, token) = (names.collect::<String>(), self.token_file.display());
-            format!("Answering at {url}, to whoever sends the token in {token}:{names}\nStop it with Ctrl-C.")
+            format!(
+                "Answering at {url}, to whoever sends the token in {token}:{names}\nStop it with Ctrl-C."
+            )
         };
         // A server whose stdout is closed must go on serving.
         let _ = ctx.output.text(&text);

@@ -35,7 +35,7 @@ impl<'a> Node<'a> {
     pub(super) fn held(&self) -> usize {
         let of = |attribute: &AttributeProto| {
             let texts: usize = attribute.strings.iter().map(|text| text.len() + 32).sum();
-            let tensor = attribute.t.as_ref().map_or(0, |tensor| tensor.encoded_len());
+            let tensor = attribute.t.as_deref().map_or(0, Message::encoded_len);
             attribute.floats.len() * 4 + attribute.ints.len() * 8 + texts + tensor
         };
         self.holds.get().unwrap_or_else(|| self.proto.attribute.iter().map(of).sum())

@@ -11,8 +11,11 @@ use falaj_base::Result;
 use prost::Message;
 
 use super::constant::EXTERNAL;
-use super::proto::{GraphProto, ModelProto, TensorProto};
+use super::proto::{GraphProto, ModelProto, StringStringEntryProto, TensorProto};
 use super::{Limits, limits, refused, shown};
+
+/// The files that lie beside a model, by their names.
+pub type Files = HashMap<String, Bytes>;
 
 /// The names of the files beside a model that its tensors lie in, each once.
 pub fn external_files(model: &Bytes, limits: &Limits) -> Result<Vec<String>> {
@@ -30,7 +33,7 @@ pub fn external_files(model: &Bytes, limits: &Limits) -> Result<Vec<String>> {
 }
 
 /// The model as one file, its tensors taken from the files beside it.
-pub fn gather(model: &Bytes, files: &HashMap<String, Bytes>, limits: &Limits) -> Result<Bytes> {
+pub fn gather(model: &Bytes, files: &Files, limits: &Limits) -> Result<Bytes> {
     let mut model = decoded(model, limits)?;
     let mut total = 0_usize;
     if let Some(graph) = &mut model.graph {
@@ -53,12 +56,7 @@ fn tensors(graph: &GraphProto) -> Vec<&TensorProto> {
     graph.initializer.iter().chain(inner).collect()
 }
 
-fn fill(
-    graph: &mut GraphProto,
-    files: &HashMap<String, Bytes>,
-    limits: &Limits,
-    total: &mut usize,
-) -> Result<()> {
+fn fill(graph: &mut GraphProto, files: &Files, limits: &Limits, total: &mut usize) -> Result<()> {
     for tensor in graph.initializer.iter_mut().filter(|tensor| is_external(tensor)) {
         let bytes = slice(tensor, files)?;
         *total = total.saturating_add(bytes.len());
@@ -84,7 +82,7 @@ fn is_external(tensor: &TensorProto) -> bool {
     tensor.data_location() == EXTERNAL
 }
 
-fn slice(tensor: &TensorProto, files: &HashMap<String, Bytes>) -> Result<Bytes> {
+fn slice(tensor: &TensorProto, files: &Files) -> Result<Bytes> {
     let (name, offset, length) = place_of(tensor)?;
     let file = files.get(&name).ok_or_else(|| {
         let tensor = shown(tensor.name());
@@ -109,7 +107,11 @@ fn slice(tensor: &TensorProto, files: &HashMap<String, Bytes>) -> Result<Bytes> 
 /// The file, where in it, and how many bytes.
 fn place_of(tensor: &TensorProto) -> Result<(String, usize, Option<usize>)> {
     let named = |key: &str| {
-        tensor.external_data.iter().find(|entry| entry.key() == key).map(|entry| entry.value())
+        tensor
+            .external_data
+            .iter()
+            .find(|entry| entry.key() == key)
+            .map(StringStringEntryProto::value)
     };
     let number = |key: &str| {
         named(key)
@@ -132,7 +134,6 @@ fn place_of(tensor: &TensorProto) -> Result<(String, usize, Option<usize>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::proto::StringStringEntryProto;
     use super::*;
 
     fn model(location: &str, offset: &str, length: Option<&str>) -> Bytes {

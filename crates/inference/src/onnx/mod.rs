@@ -21,7 +21,7 @@ use falaj_base::{Error, Result, code};
 use prost::Message;
 
 pub(crate) use constant::{read as read_tensor, unshared};
-pub use external::{external_files, gather};
+pub use external::{Files, external_files, gather};
 pub use limits::Limits;
 pub(crate) use metadata::is_zip_map;
 pub use metadata::{Labels, Metadata, ValueInfo};

@@ -2,6 +2,7 @@
 
 use falaj_inference::runtime::{OnnxRuntime, Search};
 
+#[allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 /// The library, which must be there where `make test` runs; none, and said so, elsewhere.
 pub(crate) fn runtime() -> Option<OnnxRuntime> {
     let search = Search::of_tests();

@@ -26,7 +26,7 @@ use crate::live::{Arm, Served};
 use crate::oip::desk::{Desk, Opening};
 use crate::oip::edge::translate;
 use crate::oip::table::{Kind, rows};
-use crate::profile::{self, Invariance};
+use crate::profile;
 use crate::runtime::{Fleet, ModelKey};
 
 /// The largest body that is read.
@@ -124,11 +124,7 @@ fn named(file: &Path, error: &Error) -> Error {
     Error::new(error.code(), format!("{}: {}", file.display(), error.message())).at("models")
 }
 
-fn router(
-    folder: Arc<Folder>,
-    token: &Secret,
-    bodies: impl FnOnce(Router) -> Router,
-) -> Router {
+fn router(folder: Arc<Folder>, token: &Secret, bodies: impl FnOnce(Router) -> Router) -> Router {
     let desk: Arc<dyn Desk> = folder;
     let open: Opening = Arc::new(move |request: Request| {
         let desk = desk.clone();

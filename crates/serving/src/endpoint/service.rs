@@ -20,6 +20,7 @@ const SHOWN_REVISIONS: usize = 100;
 
 /// What was asked for at some time.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
+#[allow(clippy::struct_field_names, reason = "what callers know it by")]
 pub struct Revision {
     pub revision: i64,
     pub spec: Spec,

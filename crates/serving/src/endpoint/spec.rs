@@ -132,7 +132,7 @@ impl Runs {
 }
 
 /// No request is worth waiting longer for than a connection lives.
-const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
+const MAX_TIMEOUT: Duration = Duration::from_hours(1);
 
 impl Spec {
     /// Refuses what cannot work, naming the field.

@@ -13,10 +13,13 @@ use crate::endpoint::{Endpoint, resource, store};
 /// How many endpoints are remembered.
 const REMEMBERED: usize = 10_000;
 
+/// An endpoint, and the number under which it was read.
+type Known = (u64, Arc<Served>);
+
 /// The endpoints that were asked for, with the number that tells whether any changed since.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
-    known: RwLock<HashMap<(ProjectId, String), (u64, Arc<Served>)>>,
+    known: RwLock<HashMap<(ProjectId, String), Known>>,
 }
 
 impl Live {

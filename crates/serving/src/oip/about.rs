@@ -67,10 +67,8 @@ fn platform(_: &Model) -> &'static str {
 /// The endpoints that the caller may see: each version that runs.
 pub(super) async fn index(desk: &dyn Desk, only_ready: bool) -> Result<Vec<ModelIndex>> {
     let entry = |served: &Served, arm: &Arm| {
-        let (state, reason) = match served.paused {
-            true => (State::Unavailable, "unloaded"),
-            false => (State::Ready, ""),
-        };
+        let (state, reason) =
+            if served.paused { (State::Unavailable, "unloaded") } else { (State::Ready, "") };
         ModelIndex {
             name: served.name.clone(),
             version: arm.version.to_string(),

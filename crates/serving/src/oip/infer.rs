@@ -128,9 +128,8 @@ fn random() -> f64 {
 /// Triton's numbers: 1 is the highest, 0 the model's default.
 fn priority(number: u64) -> Priority {
     match number {
-        0 => Priority::Normal,
         1 => Priority::High,
-        2 => Priority::Normal,
+        0 | 2 => Priority::Normal,
         _ => Priority::Low,
     }
 }

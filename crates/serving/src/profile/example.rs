@@ -65,7 +65,11 @@ fn fill(info: &ValueInfo, rows: usize, seed: &mut u64) -> Result<Tensor> {
     }
     #[allow(clippy::cast_precision_loss, reason = "31 bits fit well enough")]
     let mut real = || (next() as f64 / f64::from(1_u32 << 31)) * 2.0 - 1.0;
-    #[allow(clippy::cast_possible_truncation, reason = "a number of this size fits any type")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        reason = "numbers of this size fit any type"
+    )]
     let data = match info.data_type {
         DataType::F32 => Data::F32((0..count).map(|_| real() as f32).collect()),
         DataType::F64 => Data::F64((0..count).map(|_| real()).collect()),

@@ -41,7 +41,7 @@ impl<'a> Files<'a> {
 
     /// The one ONNX model; none if there is none, and a refusal if it is not clear which one.
     pub(super) fn model(&self) -> Result<Option<&SignedFile>> {
-        let models = self.checked.files.iter().filter(|file| file.path.ends_with(".onnx"));
+        let models = self.checked.files.iter().filter(|file| is_onnx(&file.path));
         let models: Vec<&SignedFile> = models.collect();
         if let Some(usual) = models.iter().find(|file| file.path == USUAL) {
             return Ok(Some(usual));
@@ -92,6 +92,10 @@ impl<'a> Files<'a> {
     async fn read(&self, file: &SignedFile) -> Result<Bytes> {
         self.registry.read_signed(self.project, self.version, file).await
     }
+}
+
+fn is_onnx(path: &str) -> bool {
+    std::path::Path::new(path).extension().is_some_and(|kind| kind == "onnx")
 }
 
 /// What is left of the room for a model, or a refusal that names the file.

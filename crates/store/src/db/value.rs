@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use falaj_base::{
-    BlobId, EndpointId, Error, EventId, KeyId, Name, ObjectId, PolicyId, PrincipalId, ProjectId, Result, Role,
-    SessionId, TenantId, Timestamp, TokenId, UserName,
+    BlobId, EndpointId, Error, EventId, KeyId, Name, ObjectId, PolicyId, PrincipalId, ProjectId,
+    Result, Role, SessionId, TenantId, Timestamp, TokenId, UserName,
 };
 
 /// A value bound to a placeholder or read from a column.

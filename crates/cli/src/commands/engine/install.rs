@@ -194,7 +194,7 @@ fn sum(path: &Path) -> Result<String> {
         }
     }
     let bytes = digest.finish();
-    Ok(bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(falaj_base::hex(bytes.as_ref()))
 }
 
 pub(super) fn mismatch(text: String) -> Failure {
