@@ -88,12 +88,6 @@ pub(crate) async fn problem(response: Response) -> (u16, String) {
     // MLflow's own paths answer in MLflow's words.
     if response.headers()["content-type"] == "application/json" {
         let failure: Value = response.json().await.unwrap();
-        // The inference protocol has a sentence and no code.
-        if let Some(sentence) = failure["error"].as_str() {
-            assert!(!sentence.is_empty());
-            let code = if status == 401 { "unauthenticated" } else { sentence };
-            return (status, code.to_owned());
-        }
         let code = failure["error_code"].as_str().unwrap().to_lowercase();
         return (status, code);
     }
