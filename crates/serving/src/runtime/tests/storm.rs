@@ -72,7 +72,7 @@ async fn after_the_storm_everything_is_in_its_place() {
     assert_eq!((after.waiting, after.waiting_bytes), (0, 0));
     // One that is aborted before it began was never counted.
     let ended = after.success.count + after.fail.count + after.cancelled;
-    assert!(ended <= u64::from(ASKS) && after.success.count > 500, "{after:?}");
+    assert!(ended <= u64::from(ASKS) && after.success.count > 100, "{after:?}");
     assert!(after.panicked > 0, "{after:?}");
     eventually("every session is back", || world.stage.sessions.load(SeqCst) == 3).await;
     assert!(world.stage.rows().iter().all(|&rows| rows <= 12));
