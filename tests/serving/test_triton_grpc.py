@@ -2,6 +2,7 @@
 
 import queue
 
+import grpc
 import ml_dtypes
 import numpy as np
 import pytest
@@ -260,3 +261,28 @@ def test_asynchronous_client(target):
             return answer.as_numpy("OUTPUT0")
 
     assert same(COUNT + ONES, asyncio.run(ask()))
+
+
+MALFORMED = {
+    "cut": b"\x0a\x05ab",
+    "not a message": b"\xff" * 20,
+    "a name that is no text": b"\x0a\x01\xff",
+    "no inputs": b"\x0a\x06simple",
+}
+# Few bytes that stand for many parts.
+SWOLLEN = {
+    "inputs": b"\x0a\x06simple" + b"\x2a\x00" * 1_000_000,
+    "raw inputs": b"\x0a\x06simple" + b"\x3a\x00" * 1_000_000,
+    "parameters": b"\x0a\x06simple" + b"\x22\x00" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("name", [*MALFORMED, *SWOLLEN])
+def test_hostile_messages_are_the_callers_fault(target, headers, name):
+    with grpc.insecure_channel(target.host) as channel:
+        ask = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        with pytest.raises(grpc.RpcError) as refusal:
+            ask((MALFORMED | SWOLLEN)[name], metadata=list(headers.items()), timeout=30)
+    wanted = grpc.StatusCode.INVALID_ARGUMENT if name in MALFORMED else grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert refusal.value.code() == wanted, refusal.value
+    assert refusal.value.details()
