@@ -132,7 +132,7 @@ fn mlp(widths: &[usize]) -> Vec<u8> {
     bytes(nodes, constants)
 }
 
-/// Trees as LightGBM grows them: the leaf that is split next is any of them.
+/// Trees as `LightGBM` grows them: the leaf that is split next is any of them.
 fn trees(count: usize, leaves: usize) -> Vec<u8> {
     let mut random = Random(3);
     let keys = ["treeids", "nodeids", "featureids", "truenodeids", "falsenodeids"];
