@@ -21,7 +21,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use falaj_base::{Clock, Error, Result, Timestamp};
-use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
 pub use config::{DatabaseConfig, Durability, Location};
@@ -31,7 +30,7 @@ pub use value::{FromValue, Row, Value, params};
 pub use version::MIGRATIONS;
 
 use crate::record::ReplyKey;
-use postgres::PgSession;
+use postgres::Pool;
 use tx::Engine;
 
 /// The handle to the database. Cheap to clone.
@@ -48,7 +47,23 @@ struct Inner {
 
 enum EngineHandle {
     Sqlite(sqlite::Sqlite),
-    Postgres(deadpool_postgres::Pool),
+    Postgres(Arc<Pool>),
+}
+
+/// What a transaction on PostgreSQL is for.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Read,
+    Write,
+}
+
+impl Kind {
+    fn beginning(self) -> &'static str {
+        match self {
+            Self::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            Self::Write => "BEGIN",
+        }
+    }
 }
 
 /// What the SQLite writer has done: `writes / commits` is the size of a shared commit.
@@ -66,7 +81,7 @@ impl Db {
                 EngineHandle::Sqlite(sqlite::Sqlite::open(path, config, &clock, replies.clone())?)
             }
             Location::Postgres(url) => {
-                EngineHandle::Postgres(postgres::connect(url.expose(), config).await?)
+                EngineHandle::Postgres(Pool::connect(url.expose(), config).await?)
             }
         };
         Ok(Self(Arc::new(Inner { engine, clock, replies, commits: watch::Sender::new(0) })))
@@ -86,7 +101,7 @@ impl Db {
     {
         let result = match &self.0.engine {
             EngineHandle::Sqlite(sqlite) => sqlite.writer.write(work).await,
-            EngineHandle::Postgres(pool) => self.transact(pool, "BEGIN", "COMMIT", work).await,
+            EngineHandle::Postgres(pool) => self.transact(pool, Kind::Write, work).await,
         };
         if result.is_ok() {
             self.0.commits.send_modify(|count| *count += 1);
@@ -120,40 +135,43 @@ impl Db {
                 })
                 .await
             }
-            EngineHandle::Postgres(pool) => {
-                let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-                self.transact(pool, begin, "ROLLBACK", work).await
-            }
+            EngineHandle::Postgres(pool) => self.transact(pool, Kind::Read, work).await,
         }
     }
 
-    async fn transact<T, F>(
-        &self,
-        pool: &deadpool_postgres::Pool,
-        begin: &'static str,
-        end: &'static str,
-        work: F,
-    ) -> Result<T>
+    async fn transact<T, F>(&self, pool: &Arc<Pool>, kind: Kind, work: F) -> Result<T>
     where
         F: FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
         T: Send + 'static,
     {
-        let client = postgres::client(pool).await?;
-        let inner = self.0.clone();
-        let runtime = Handle::current();
+        let place = pool.place().await?;
+        let (inner, pool) = (self.0.clone(), pool.clone());
         blocking(move || {
-            let control = PgSession::new(&client, runtime.clone());
-            control.batch(begin)?;
-            let session = PgSession::new(&client, runtime);
-            let mut tx = Tx::new(Engine::Postgres(session), &inner.clock, inner.replies.get());
+            // Held until the connection is back, also when the caller has gone away.
+            let _place = place;
+            let mut connection = pool.take()?;
+            connection.begin(kind.beginning());
+            let engine = Engine::Postgres(&mut connection);
+            let mut tx = Tx::new(engine, &inner.clock, inner.replies.get());
             let result =
                 catch_unwind(AssertUnwindSafe(|| work(&mut tx).and_then(|value| tx.sound(value))))
                     .unwrap_or_else(|_| Err(Error::internal("a transaction panicked")));
-            match result {
-                Ok(value) => control.batch(end).map(|()| value),
-                Err(error) => {
-                    // If this fails too the connection is broken, and so is the transaction.
-                    let _ = control.batch("ROLLBACK");
+            // A connection that cannot end its transaction is broken, and dropped.
+            match (result, kind) {
+                (Ok(value), Kind::Write) => {
+                    connection.end("COMMIT")?;
+                    pool.give_back(connection);
+                    Ok(value)
+                }
+                (Ok(value), Kind::Read) => {
+                    connection.leave("ROLLBACK");
+                    pool.give_back(connection);
+                    Ok(value)
+                }
+                (Err(error), _) => {
+                    if connection.end("ROLLBACK").is_ok() {
+                        pool.give_back(connection);
+                    }
                     Err(error)
                 }
             }

@@ -3,7 +3,7 @@
 use falaj_base::{Clock, Error, Result};
 
 use super::migrate::{self, ModuleMigrations};
-use super::postgres::PgSession;
+use super::postgres::Connection;
 use super::sqlite;
 use super::value::{Row, Value, params};
 use crate::seal::DataKey;
@@ -23,7 +23,7 @@ pub struct Tx<'a> {
 
 pub(super) enum Engine<'a> {
     Sqlite(&'a rusqlite::Connection),
-    Postgres(PgSession<'a>),
+    Postgres(&'a mut Connection),
 }
 
 /// The oldest transaction of this database that the snapshot saw running, or else the first that
@@ -47,7 +47,17 @@ impl<'a> Tx<'a> {
     pub fn execute(&mut self, sql: &str, params: &[Value]) -> Result<u64> {
         self.run(|engine| match engine {
             Engine::Sqlite(connection) => sqlite::execute(connection, sql, params),
-            Engine::Postgres(session) => session.execute(sql, params),
+            Engine::Postgres(connection) => connection.execute(sql, params),
+        })
+    }
+
+    /// Runs a statement whose count nobody needs. On PostgreSQL its answer is awaited with that of
+    /// the next statement, or of the commit, and so is its failure: where a failure means something
+    /// to the caller, [`Tx::execute`] is the one to use.
+    pub fn put(&mut self, sql: &str, params: &[Value]) -> Result<()> {
+        self.run(|engine| match engine {
+            Engine::Sqlite(connection) => sqlite::execute(connection, sql, params).map(drop),
+            Engine::Postgres(connection) => connection.execute_later(sql, params),
         })
     }
 
@@ -60,14 +70,14 @@ impl<'a> Tx<'a> {
     ) -> Result<u64> {
         self.run(|engine| match engine {
             Engine::Sqlite(connection) => sqlite::execute_many(connection, sql, rows),
-            Engine::Postgres(session) => session.execute_many(sql, rows),
+            Engine::Postgres(connection) => connection.execute_many(sql, rows),
         })
     }
 
     pub fn query(&mut self, sql: &str, params: &[Value]) -> Result<Vec<Row>> {
         self.run(|engine| match engine {
             Engine::Sqlite(connection) => sqlite::query(connection, sql, params),
-            Engine::Postgres(session) => session.query(sql, params),
+            Engine::Postgres(connection) => connection.query(sql, params),
         })
     }
 
@@ -91,7 +101,7 @@ impl<'a> Tx<'a> {
     pub(super) fn execute_ddl(&mut self, sql: &str) -> Result<()> {
         self.run(|engine| match engine {
             Engine::Sqlite(connection) => sqlite::execute_ddl(connection, sql),
-            Engine::Postgres(session) => session.execute_ddl(sql),
+            Engine::Postgres(connection) => connection.execute_ddl(sql),
         })
     }
 
@@ -100,12 +110,9 @@ impl<'a> Tx<'a> {
     pub fn lock(&mut self, name: &str) -> Result<()> {
         match self.engine {
             Engine::Sqlite(_) => Ok(()),
-            Engine::Postgres(_) => self
-                .query(
-                    "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))::text",
-                    &params![name],
-                )
-                .map(drop),
+            Engine::Postgres(_) => {
+                self.lock_with("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))::text", name)
+            }
         }
     }
 
@@ -114,13 +121,18 @@ impl<'a> Tx<'a> {
     pub fn lock_shared(&mut self, name: &str) -> Result<()> {
         match self.engine {
             Engine::Sqlite(_) => Ok(()),
-            Engine::Postgres(_) => self
-                .query(
-                    "SELECT pg_advisory_xact_lock_shared(hashtextextended($1, 0))::text",
-                    &params![name],
-                )
-                .map(drop),
+            Engine::Postgres(_) => {
+                let sql = "SELECT pg_advisory_xact_lock_shared(hashtextextended($1, 0))::text";
+                self.lock_with(sql, name)
+            }
         }
+    }
+
+    fn lock_with(&mut self, sql: &str, name: &str) -> Result<()> {
+        self.run(|engine| match engine {
+            Engine::Sqlite(_) => Ok(()),
+            Engine::Postgres(connection) => connection.lock_later(sql, &params![name]),
+        })
     }
 
     /// The first transaction number that may still be running: records below it are final, in
@@ -201,7 +213,7 @@ impl<'a> Tx<'a> {
     ) -> Result<()> {
         self.run(|engine| match engine {
             Engine::Sqlite(connection) => sqlite::scan(connection, sql, params, &mut each),
-            Engine::Postgres(session) => session.scan(sql, params, &mut each),
+            Engine::Postgres(connection) => connection.scan(sql, params, &mut each),
         })
     }
 

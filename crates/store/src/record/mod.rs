@@ -66,19 +66,18 @@ impl Tx<'_> {
     pub fn append_audit(&mut self, entry: &AuditEntry) -> Result<()> {
         let text = entry.bounded().canonical()?;
         let (tx, seq) = self.next_position()?;
-        self.execute(
+        self.put(
             "INSERT INTO audit_entry (tx, seq, at, tenant, entry)
              VALUES ($1, COALESCE($2, (SELECT COALESCE(MAX(seq), 0) + 1 FROM audit_entry
                                        WHERE tx = 0)), $3, $4, $5)",
             &params![tx, seq, entry.at, entry.tenant, text],
         )
-        .map(drop)
     }
 
     fn append_event(&mut self, change: &Change<'_>, kind: &str, data: &str) -> Result<()> {
         let (tx, seq) = self.next_position()?;
         let scope = &change.resource.scope;
-        self.execute(
+        self.put(
             "INSERT INTO event (tx, seq, id, at, kind, tenant, project, subject, data)
              VALUES ($1, COALESCE($2, (SELECT COALESCE(MAX(seq), 0) + 1 FROM event
                                        WHERE tx = 0)), $3, $4, $5, $6, $7, $8, $9)",
@@ -94,7 +93,6 @@ impl Tx<'_> {
                 data,
             ],
         )
-        .map(drop)
     }
 
     /// The next place in a log. A PostgreSQL transaction counts its own rows; on SQLite, where all

@@ -117,7 +117,7 @@ pub(super) fn upsert(tx: &mut Tx<'_>, run: RunId, rows: &[(i64, Latest)]) -> Res
                 (*max).into(),
             ]);
         }
-        tx.execute(statement, &values)?;
+        tx.put(statement, &values)?;
     }
     Ok(())
 }

@@ -74,7 +74,7 @@ pub fn append(tx: &mut Tx<'_>, run: RunId, series: &[(i64, Vec<Point>)]) -> Resu
         appended.rows = 1;
         appended.points = short.iter().map(|(_, points)| points.len()).sum();
         let row = codec::encode_log_row(short.iter().map(|(key, points)| (*key, &points[..])));
-        tx.execute(
+        tx.put(
             "INSERT INTO metric_log (run, id, points) VALUES ($1, $2, $3)",
             &params![run, new_id(), row],
         )?;
@@ -121,7 +121,7 @@ pub(super) fn insert_chunks(tx: &mut Tx<'_>, run: RunId, key: i64, points: &[Poi
         let steps = points.iter().map(Point::step);
         let (low, high) =
             steps.fold((i64::MAX, i64::MIN), |(low, high), step| (low.min(step), high.max(step)));
-        tx.execute(
+        tx.put(
             "INSERT INTO metric_chunk
                  (run, key, id, count, first_step, last_step, first_time, last_time, points)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",

@@ -1,0 +1,328 @@
+//! One connection, driven by the thread that uses it.
+//!
+//! Domain code is synchronous, so the thread of a transaction waits for each answer anyway: it
+//! polls the socket itself instead of waiting for another thread to do so, which would cost two
+//! switches between threads for every statement.
+//!
+//! What needs no answer of its own (beginning, locks, inserts that nobody counts) is sent along
+//! with the next statement that does, in one round trip.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use falaj_base::{Error, Result};
+use futures::future::{BoxFuture, join, ready, try_join_all};
+use futures::{StreamExt, TryStreamExt, stream};
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, NoTls, RowStream, Statement};
+
+use super::{Target, pool, translate};
+use crate::db::dialect;
+use crate::db::value::{Row, Value};
+
+/// How many statements of one call are under way at once.
+const PIPELINE: usize = 64;
+/// How many statements are kept prepared; texts with lists in them come in many lengths.
+const PREPARED: usize = 1000;
+/// How many rows of a result are held at a time.
+const ROWS: usize = 256;
+
+type Driven<T> = std::result::Result<T, tokio_postgres::Error>;
+
+pub(in crate::db) struct Connection {
+    /// Always there, but while this is dropped.
+    runtime: Option<Runtime>,
+    client: Arc<Client>,
+    wire: Wire,
+    statements: HashMap<String, Statement>,
+    /// What was asked for and whose answer was not awaited yet, in order.
+    waiting: Vec<BoxFuture<'static, Driven<()>>>,
+    /// Whether the beginning of a transaction may be among that.
+    beginning: bool,
+}
+
+/// The socket's side of a connection; nothing once it is closed, and whoever waits is told so.
+struct Wire(Option<BoxFuture<'static, Driven<()>>>);
+
+impl Wire {
+    /// Waits for `work`, and moves bytes meanwhile.
+    fn drive<T>(&mut self, runtime: &Runtime, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        runtime.block_on(poll_fn(|cx| {
+            // Asks, moves the question and perhaps its answer, and looks again.
+            if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                return Poll::Ready(done);
+            }
+            self.poll(cx);
+            work.as_mut().poll(cx)
+        }))
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) {
+        if let Some(wire) = &mut self.0
+            && Pin::new(wire).poll(cx).is_ready()
+        {
+            self.0 = None;
+        }
+    }
+
+    /// Moves what can be moved without waiting; tells whether it is still open.
+    fn push(&mut self, runtime: &Runtime) -> bool {
+        runtime.block_on(poll_fn(|cx| {
+            self.poll(cx);
+            Poll::Ready(())
+        }));
+        self.0.is_some()
+    }
+}
+
+impl Connection {
+    /// Connects, on a thread that may block.
+    pub(super) fn open(target: &Target) -> Result<Self> {
+        let runtime =
+            Builder::new_current_thread().enable_all().build().map_err(Error::internal)?;
+        let connecting = async {
+            Ok(match &target.tls {
+                None => {
+                    let (client, wire) = target.config.connect(NoTls).await?;
+                    (client, Box::pin(wire) as BoxFuture<'static, Driven<()>>)
+                }
+                Some(tls) => {
+                    let (client, wire) = target.config.connect(tls.clone()).await?;
+                    (client, Box::pin(wire) as BoxFuture<'static, Driven<()>>)
+                }
+            })
+        };
+        let connected =
+            runtime.block_on(async { tokio::time::timeout(pool::WAIT, connecting).await });
+        let (client, wire) = match connected {
+            Ok(connected) => {
+                connected.map_err(|error: tokio_postgres::Error| pool::silent(error))?
+            }
+            Err(late) => return Err(pool::silent(late)),
+        };
+        Ok(Self {
+            runtime: Some(runtime),
+            client: Arc::new(client),
+            wire: Wire(Some(wire)),
+            statements: HashMap::new(),
+            waiting: Vec::new(),
+            beginning: false,
+        })
+    }
+
+    /// Whether it can be used: what the server said meanwhile is read first.
+    pub(super) fn is_open(&mut self) -> bool {
+        let Some(runtime) = &self.runtime else { return false };
+        self.wire.push(runtime) && !self.client.is_closed()
+    }
+
+    /// Waits for what was asked for earlier, and for `work`, which is sent right behind it.
+    fn finish<T>(&mut self, work: impl Future<Output = Driven<T>>) -> Result<T> {
+        let Some(runtime) = &self.runtime else { return Err(closed()) };
+        self.beginning = false;
+        let earlier = try_join_all(std::mem::take(&mut self.waiting));
+        let (earlier, done) = self.wire.drive(runtime, join(earlier, work));
+        // The first error is the true one: after it the server refuses what follows.
+        earlier.map_err(translate)?;
+        done.map_err(translate)
+    }
+
+    /// Waits for what was asked for earlier.
+    fn settle(&mut self) -> Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        self.finish(async { Ok(()) })
+    }
+
+    fn prepared(&mut self, sql: &str) -> Result<Statement> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let client = self.client.clone();
+        let statement = self.finish(async { client.prepare(sql).await })?;
+        if self.statements.len() >= PREPARED {
+            self.statements.clear();
+        }
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    /// Asks for something now, and leaves the answer to whoever asks next.
+    fn later(&mut self, work: impl Future<Output = Driven<()>> + Send + 'static) {
+        let mut work: BoxFuture<'static, Driven<()>> = Box::pin(work);
+        // Polled once, it is in the queue, before all that is asked for afterwards.
+        let mut nobody = Context::from_waker(Waker::noop());
+        if let Poll::Ready(done) = work.as_mut().poll(&mut nobody) {
+            work = Box::pin(ready(done));
+        }
+        self.waiting.push(work);
+    }
+
+    fn control_later(&mut self, sql: &'static str) {
+        let client = self.client.clone();
+        self.later(async move { client.batch_execute(sql).await });
+    }
+
+    /// Begins a transaction, together with its first statement.
+    pub(in crate::db) fn begin(&mut self, sql: &'static str) {
+        self.control_later(sql);
+        self.beginning = true;
+    }
+
+    /// Ends a transaction and waits until it is over. After a failed statement the server takes
+    /// any end for a rollback, and the failure is what is told.
+    pub(in crate::db) fn end(&mut self, sql: &'static str) -> Result<()> {
+        let client = self.client.clone();
+        self.finish(async { client.batch_execute(sql).await })
+    }
+
+    /// Ends a transaction that changed nothing: nobody needs to wait for that.
+    pub(in crate::db) fn leave(&mut self, sql: &'static str) {
+        self.control_later(sql);
+        if let Some(runtime) = &self.runtime {
+            self.wire.push(runtime);
+        }
+    }
+
+    /// Runs a statement whose count nobody needs; if it fails, the next one says so.
+    pub(in crate::db) fn execute_later(&mut self, sql: &str, params: &[Value]) -> Result<()> {
+        let statement = self.prepared(sql)?;
+        self.begun()?;
+        let (client, params) = (self.client.clone(), params.to_vec());
+        self.later(async move {
+            let params = params.iter().map(|value| value as &(dyn ToSql + Sync));
+            client.execute_raw(&statement, params).await.map(drop)
+        });
+        if self.waiting.len() >= PIPELINE { self.settle() } else { Ok(()) }
+    }
+
+    /// Takes a lock, together with the next statement.
+    pub(in crate::db) fn lock_later(&mut self, sql: &str, params: &[Value]) -> Result<()> {
+        let statement = self.prepared(sql)?;
+        let (client, params) = (self.client.clone(), params.to_vec());
+        self.later(async move {
+            let params = params.iter().map(|value| value as &(dyn ToSql + Sync));
+            let rows = client.query_raw(&statement, params).await?;
+            rows.try_for_each(async |_| Ok(())).await
+        });
+        Ok(())
+    }
+
+    /// Waits until the transaction has begun, before anything is changed: a change that was sent
+    /// along with a beginning that failed would be kept.
+    fn begun(&mut self) -> Result<()> {
+        if self.beginning { self.settle() } else { Ok(()) }
+    }
+
+    pub(in crate::db) fn execute(&mut self, sql: &str, params: &[Value]) -> Result<u64> {
+        let statement = self.prepared(sql)?;
+        self.begun()?;
+        let client = self.client.clone();
+        let params = params.iter().map(|value| value as &(dyn ToSql + Sync));
+        self.finish(async { client.execute_raw(&statement, params).await })
+    }
+
+    pub(in crate::db) fn execute_many(
+        &mut self,
+        sql: &str,
+        rows: impl Iterator<Item = impl AsRef<[Value]>>,
+    ) -> Result<u64> {
+        let statement = self.prepared(sql)?;
+        self.begun()?;
+        let client = self.client.clone();
+        let execute = async |row: &[Value]| {
+            let params = row.iter().map(|value| value as &(dyn ToSql + Sync));
+            client.execute_raw(&statement, params).await
+        };
+        // The connection sends them as they come and answers in order.
+        let all = stream::iter(rows)
+            .map(async |row| execute(row.as_ref()).await)
+            .buffered(PIPELINE)
+            .try_fold(0, async |sum, changed| Ok(sum + changed));
+        self.finish(all)
+    }
+
+    pub(in crate::db) fn query(&mut self, sql: &str, params: &[Value]) -> Result<Vec<Row>> {
+        let mut found = Vec::new();
+        self.scan(sql, params, &mut |row| {
+            found.push(row);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    pub(in crate::db) fn scan(
+        &mut self,
+        sql: &str,
+        params: &[Value],
+        each: &mut dyn FnMut(Row) -> Result<()>,
+    ) -> Result<()> {
+        let statement = self.prepared(sql)?;
+        // A statement that changes something may also be asked for rows.
+        if !is_reading(sql) {
+            self.begun()?;
+        }
+        let columns: Arc<[String]> =
+            statement.columns().iter().map(|column| column.name().to_owned()).collect();
+        let client = self.client.clone();
+        let params = params.iter().map(|value| value as &(dyn ToSql + Sync));
+        // Some rows at a time, and the caller's code between them: it may block.
+        let (mut some, rows) = self.finish(async {
+            let mut rows = Box::pin(client.query_raw(&statement, params).await?);
+            Ok((next_rows(&mut rows).await, rows))
+        })?;
+        let mut rows = rows;
+        while !some.is_empty() {
+            let last = some.len() < ROWS;
+            for row in some {
+                let row = row.map_err(translate)?;
+                let values = (0..columns.len())
+                    .map(|index| row.try_get::<_, Value>(index).map_err(translate))
+                    .collect::<Result<_>>()?;
+                each(Row { columns: columns.clone(), values })?;
+            }
+            if last {
+                break;
+            }
+            some = self.finish(async { Ok(next_rows(&mut rows).await) })?;
+        }
+        Ok(())
+    }
+
+    pub(in crate::db) fn execute_ddl(&mut self, sql: &str) -> Result<()> {
+        self.begun()?;
+        let client = self.client.clone();
+        let sql = dialect::postgres_ddl(sql);
+        self.finish(async { client.batch_execute(&sql).await })
+    }
+}
+
+/// The next rows of a result; fewer than [`ROWS`] are the last.
+async fn next_rows(rows: &mut Pin<Box<RowStream>>) -> Vec<Driven<tokio_postgres::Row>> {
+    rows.take(ROWS).collect().await
+}
+
+/// Whether a statement only reads, by its first word.
+fn is_reading(sql: &str) -> bool {
+    sql.trim_start().get(..6).is_some_and(|word| word.eq_ignore_ascii_case("select"))
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Nothing runs there but what was waited for, and a runtime must not be waited for where
+        // this may happen.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn closed() -> Error {
+    Error::internal("a connection that is gone")
+}
