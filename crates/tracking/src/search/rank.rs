@@ -189,6 +189,9 @@ fn ranks(texts: &Texts) -> Vec<u32> {
     ranks
 }
 
+/// How many rows are gathered at least before the best of them are picked.
+const ROOM: usize = 1024;
+
 /// The first `limit` of the chosen runs that come after `after`, in order, with their places.
 pub(super) fn first(
     frame: &Frame,
@@ -210,14 +213,6 @@ pub(super) fn first(
         (Some(source), Some(by)) => source.standing(row, by.ascending),
         _ => standing::start(frame.runs[row as usize].start_time),
     };
-    let mut rows: Vec<(u64, Row)> = (0..)
-        .zip(chosen)
-        .filter(|(_, chosen)| **chosen)
-        .map(|(row, _)| (standing(row), row))
-        .collect();
-    if let Some(after) = after {
-        rows.retain(|(_, row)| is_after(frame, &sources, order, *row, after));
-    }
     let by_place = |(standing_a, a): &(u64, Row), (standing_b, b): &(u64, Row)| {
         standing_a.cmp(standing_b).then_with(|| {
             let clauses = sources.iter().zip(order);
@@ -228,11 +223,27 @@ pub(super) fn first(
             decided.unwrap_or_else(|| b.start_time.cmp(&a.start_time).then_with(|| a.id.cmp(&b.id)))
         })
     };
-    if rows.len() > limit {
-        rows.select_nth_unstable_by(limit, by_place);
-        rows.truncate(limit);
+    // The best so far, and some room: most rows stand behind them and are passed over at once.
+    let room = limit.saturating_mul(2).max(ROOM);
+    let mut rows: Vec<(u64, Row)> = Vec::new();
+    let mut last = u64::MAX;
+    let chosen = (0..).zip(chosen).filter(|(_, chosen)| **chosen).map(|(row, _)| row);
+    for row in chosen {
+        let standing = standing(row);
+        if standing > last
+            || after.is_some_and(|after| !is_after(frame, &sources, order, row, after))
+        {
+            continue;
+        }
+        rows.push((standing, row));
+        if rows.len() >= room {
+            let (_, least, _) = rows.select_nth_unstable_by(limit, by_place);
+            last = least.0;
+            rows.truncate(limit);
+        }
     }
     rows.sort_unstable_by(by_place);
+    rows.truncate(limit);
     rows.into_iter().map(|(_, row)| (frame.runs[row as usize].id, place(row))).collect()
 }
 
