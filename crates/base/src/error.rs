@@ -99,6 +99,17 @@ impl Error {
         self
     }
 
+    /// The same about a part of something larger: the field is named from there on.
+    #[must_use]
+    pub fn within(mut self, outer: &str) -> Self {
+        if let Some(field) = self.0.field.take() {
+            let full = format!("{outer}.{field}");
+            self.0.message = self.0.message.replacen(&format!("`{field}`"), &format!("`{full}`"), 1);
+            self.0.field = Some(full);
+        }
+        self
+    }
+
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.0.retry_after = Some(wait);

@@ -5,10 +5,12 @@
 //! | [`profile`] | what is known about serving a version: can it, how does it answer |
 //! | [`endpoint`] | names under which models answer, and what they run |
 //! | [`traffic`] | which variant answers: pure decisions |
+//! | [`rollout`] | those decisions at work: canaries, tests, bandits, shadows |
 //! | [`runtime`] | running models: instances, batches, queues, memory |
 //! | [`oip`] | the protocol's calls, over REST and gRPC |
 //! | [`edge`] | the same protocol from a folder of models, without a database |
 //! | [`predictions`] | what was predicted, kept for later |
+//! | [`later`] | requests that are taken now and answered later |
 //!
 //! Must hold:
 //! - An endpoint belongs to a project and is authorised by its name there, request by request. One
@@ -23,11 +25,14 @@ mod actions;
 pub mod config;
 pub mod edge;
 pub mod endpoint;
+pub mod later;
 mod live;
 mod metrics;
 pub mod oip;
 pub mod predictions;
 pub mod profile;
+mod rate;
+pub mod rollout;
 pub mod runtime;
 mod schema;
 mod source;
@@ -50,8 +55,10 @@ use tokio::sync::Semaphore;
 pub use actions::{ACTIONS, ENDPOINT_DELETE, ENDPOINT_PREDICT, ENDPOINT_READ, ENDPOINT_WRITE};
 pub use config::ServingConfig;
 pub use metrics::ServingCollector;
+pub use rate::Rate;
 pub use schema::MIGRATIONS;
 
+use later::Later;
 use live::Live;
 use predictions::Predictions;
 use runtime::Fleet;
@@ -74,8 +81,11 @@ struct Inner {
     live: Live,
     tally: Tally,
     predictions: Predictions,
+    later: Later,
+    rates: rate::Rates,
     trials: Semaphore,
     held_back: endpoint::HeldBack,
+    watch: rollout::Watch,
     tensors: falaj_oip::Limits,
 }
 
@@ -107,8 +117,11 @@ impl Serving {
                 registry.tracking().objects().clone(),
                 registry.tracking().reads().clone(),
             ),
+            later: Later::new(&config.later),
+            rates: rate::Rates::default(),
             trials: Semaphore::new(TRIALS),
             held_back: endpoint::HeldBack::default(),
+            watch: rollout::Watch::default(),
             tensors: config.tensor_limits(),
             engines,
             config,
@@ -160,8 +173,23 @@ impl Serving {
         &self.0.predictions
     }
 
+    /// What this server runs of the requests that are answered later.
+    pub(crate) fn later(&self) -> &Later {
+        &self.0.later
+    }
+
+    /// How often callers asked the endpoints that limit them.
+    pub(crate) fn rates(&self) -> &rate::Rates {
+        &self.0.rates
+    }
+
     pub(crate) fn held_back(&self) -> &endpoint::HeldBack {
         &self.0.held_back
+    }
+
+    /// What is watched of endpoints whose traffic finds its own way.
+    pub(crate) fn watch(&self) -> &rollout::Watch {
+        &self.0.watch
     }
 
     pub(crate) fn engines(&self) -> &Engines {
@@ -170,8 +198,12 @@ impl Serving {
 
     /// What is still in memory and must not be lost.
     pub async fn flush(&self) {
+        self.stop_later().await;
         self.0.tally.flush();
         self.0.predictions.log().flush().await;
+        if let Err(error) = self.tell_traffic().await {
+            tracing::warn!(error = error.chain(), "what was seen of traffic is lost");
+        }
     }
 }
 
@@ -185,10 +217,16 @@ pub fn module(serving: &Serving, places: &Places) -> Module {
         .routes(profile::http::routes(service.clone()))
         .routes(endpoint::http::routes(service.clone()))
         .routes(predictions::http::routes(service.clone()))
+        .routes(later::http::routes(service.clone()))
+        .routes(rollout::http::routes(service.clone()))
         .routes(oip::platform::routes(&service, places))
         .worker(profile::worker(serving))
         .worker(endpoint::follower(serving))
         .worker(serving.epoch().poller("endpoint-epoch"))
         .worker(serving.tally().worker())
+        .worker(serving.traffic_teller())
+        .worker(rollout::judge(serving))
         .worker(predictions::expirer(serving.predictions()))
+        .worker(later::worker(serving))
+        .worker(later::sweeper(serving))
 }

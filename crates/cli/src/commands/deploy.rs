@@ -1,9 +1,13 @@
 //! `falaj deploy`: models answer under a name.
 
+mod strategy;
+
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
+
+use strategy::StrategyArgs;
 
 use super::endpoint::COLUMNS;
 use super::{InProject, endpoint, fields};
@@ -19,6 +23,8 @@ use crate::exit::{Failure, Result};
 #[command(after_help = "Examples:\n  \
     falaj deploy churn@champion --name churn -t acme -p vision\n  \
     falaj deploy churn/3 --name churn --also next=churn/4:10 --weight 90\n  \
+    falaj deploy churn/3 --name churn --also next=churn/4 --canary next\n  \
+    falaj deploy churn/3 --name churn --shadow next=churn/4:0.1\n  \
     falaj deploy --spec endpoint.json --name churn")]
 pub(crate) struct Deploy {
     /// The model: `NAME@ALIAS`, `NAME/VERSION`, or `NAME` for its newest version.
@@ -29,9 +35,16 @@ pub(crate) struct Deploy {
     name: String,
     #[command(flatten)]
     place: InProject,
-    /// Another variant: `VARIANT=NAME@ALIAS:WEIGHT`, or with `/VERSION`.
+    /// Another variant: `VARIANT=NAME@ALIAS:WEIGHT`, or with `/VERSION`; of weight 1 if it is not said.
     #[arg(long = "also", value_name = "VARIANT", value_parser = Also::parse, conflicts_with = "spec")]
     also: Vec<Also>,
+    /// A variant that requests are repeated to: `VARIANT=NAME/VERSION:SHARE`, or with `@ALIAS`.
+    ///
+    /// Its answers are compared with what callers were given, and given to nobody.
+    #[arg(long, value_name = "VARIANT", value_parser = Also::parse, conflicts_with = "spec")]
+    shadow: Vec<Also>,
+    #[command(flatten, next_help_heading = "Traffic")]
+    strategy: StrategyArgs,
     /// The model's share of the requests, relative to those of other variants.
     #[arg(long, default_value_t = 1.0, conflicts_with = "spec")]
     weight: f64,
@@ -79,6 +92,11 @@ impl Deploy {
     fn written(&self) -> Value {
         let main = self.model.as_ref().map(|which| which.variant("main", self.weight));
         let also = self.also.iter().map(|also| also.which.variant(&also.name, also.weight));
+        let shadows = self.shadow.iter().map(|shadow| {
+            let mut variant = shadow.which.variant(&shadow.name, 0.0);
+            variant["shadow"] = shadow.weight.into();
+            variant
+        });
         let batch = fields([
             ("max_rows", self.max_batch.map(Value::from)),
             ("delay", self.batch_delay.as_deref().map(Value::from)),
@@ -91,7 +109,8 @@ impl Deploy {
             ("cache", self.cache.then_some(Value::Bool(true))),
         ]);
         fields([
-            ("variants", Some(main.into_iter().chain(also).collect())),
+            ("variants", Some(main.into_iter().chain(also).chain(shadows).collect())),
+            ("strategy", self.strategy.written()),
             ("runs", Some(runs)),
             ("log", self.log.map(Value::from)),
         ])
@@ -154,7 +173,7 @@ impl Also {
     fn parse(text: &str) -> std::result::Result<Self, String> {
         let shape = || "a variant is `VARIANT=NAME@ALIAS:WEIGHT`, or with `/VERSION`".to_owned();
         let (name, rest) = text.split_once('=').ok_or_else(shape)?;
-        let (which, weight) = rest.rsplit_once(':').ok_or_else(shape)?;
+        let (which, weight) = rest.rsplit_once(':').unwrap_or((rest, "1"));
         let weight = weight.parse().map_err(|_| format!("`{weight}` is not a weight"))?;
         Ok(Self { name: name.to_owned(), which: Which::parse(which)?, weight })
     }
@@ -184,7 +203,8 @@ mod tests {
         }
         let also = Also::parse("next=churn@new:10").unwrap();
         assert_eq!((also.name.as_str(), also.weight), ("next", 10.0));
-        for bad in ["next", "next=churn", "next=churn:x"] {
+        assert_eq!(Also::parse("next=churn/4").unwrap().weight, 1.0);
+        for bad in ["next", "next=", "next=churn:x"] {
             assert!(Also::parse(bad).is_err(), "{bad}");
         }
     }

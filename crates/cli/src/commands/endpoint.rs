@@ -1,5 +1,7 @@
 //! `falaj endpoint`: names under which models answer.
 
+mod traffic;
+
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -28,6 +30,12 @@ enum Commands {
     /// Show an endpoint
     #[command(after_help = "Example:\n  falaj endpoint show churn -t acme -p vision --output json")]
     Show {
+        #[command(flatten)]
+        which: Named,
+    },
+    /// Show how the traffic of an endpoint goes: shares, errors, times, outcomes, decisions
+    #[command(after_help = "Example:\n  falaj endpoint traffic churn -t acme -p vision")]
+    Traffic {
         #[command(flatten)]
         which: Named,
     },
@@ -110,6 +118,10 @@ impl Endpoint {
             Commands::Show { which } => {
                 let found = client.json(client.call(Method::GET, &which.path(None))?).await?;
                 out.record(&shown(found), COLUMNS)
+            }
+            Commands::Traffic { which } => {
+                let call = client.call(Method::GET, &which.path(Some("traffic")))?;
+                traffic::show(out, &client.json(call).await?)
             }
             Commands::History { which } => {
                 let call = client.call(Method::GET, &which.path(Some("revisions")))?;

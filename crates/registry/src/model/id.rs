@@ -1,5 +1,7 @@
 //! How tables refer to a model. Callers know models by name.
 
+use std::fmt;
+
 use falaj_store::db::{FromValue, Value};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -11,6 +13,12 @@ pub struct RegisteredId(Uuid);
 impl RegisteredId {
     pub(crate) fn new() -> Self {
         Self(Uuid::now_v7())
+    }
+}
+
+impl fmt::Display for RegisteredId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

@@ -39,6 +39,10 @@ pub struct Running {
     /// Whether requests may share a run.
     pub batches: bool,
     pub since: Timestamp,
+    /// The part of the requests that the endpoint's strategy gives it now; without one its weight
+    /// decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
     /// The columns of a frame in the model's order, as its signature names them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
@@ -55,13 +59,32 @@ impl Endpoint {
 
     /// What events say of it.
     pub(crate) fn shown(&self) -> serde_json::Value {
-        let running: Vec<_> = self.running.iter().map(|running| {
-            json!({ "variant": running.variant, "version": running.version.to_string() })
-        }).collect();
+        let running: Vec<_> = self
+            .running
+            .iter()
+            .map(|running| {
+                let version = running.version.to_string();
+                json!({ "variant": running.variant, "version": version, "share": running.share })
+            })
+            .collect();
         json!({
             "name": self.name, "revision": self.revision, "paused": self.paused,
             "variants": self.spec.variants, "running": running,
         })
+    }
+
+    /// The part of the requests that each variant gets now; shadows get none.
+    pub(crate) fn shares(&self) -> Vec<(Name, f64)> {
+        let mut shares = self.spec.weights();
+        for (name, share) in &mut shares {
+            let running = self.running.iter().find(|running| running.variant == *name);
+            *share = running.and_then(|running| running.share).unwrap_or(*share);
+        }
+        let sum: f64 = shares.iter().map(|(_, share)| share).sum();
+        if sum > 0.0 {
+            shares.iter_mut().for_each(|(_, share)| *share /= sum);
+        }
+        shares
     }
 
     /// The variant of this name, as asked for.

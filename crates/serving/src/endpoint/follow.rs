@@ -75,7 +75,7 @@ impl Serving {
         let held_back = running.iter().any(|running| running.held_back.is_some());
         let kind = if held_back { "endpoint.held-back" } else { "endpoint.followed" };
         let revision = endpoint.revision;
-        let change = move |_: &mut Tx<'_>, old: Option<Endpoint>, act: &Act| {
+        let change = move |_: &mut Tx<'_>, old: Option<Endpoint>, act: &mut Act| {
             let old = old.filter(|old| old.revision == revision);
             let old = old.ok_or_else(|| Error::not_found("endpoint", &act.name))?;
             Ok(Endpoint { running, updated_at: act.now, updated_by: act.by().to_owned(), ..old })

@@ -44,14 +44,14 @@ struct ProjectPath {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct EndpointPath {
+pub(crate) struct EndpointPath {
     tenant: Name,
     project: Name,
-    name: Name,
+    pub(crate) name: Name,
 }
 
 impl EndpointPath {
-    async fn project(&self, s: &Serving, ctx: &Ctx) -> Result<Project> {
+    pub(crate) async fn project(&self, s: &Serving, ctx: &Ctx) -> Result<Project> {
         s.registry().tenancy().project(ctx, &self.tenant, &self.project).await
     }
 }

@@ -28,5 +28,6 @@ pub(crate) use endpoint::resource;
 pub use endpoint::{Endpoint, Running};
 pub(crate) use follow::{HeldBack, follower};
 pub(crate) use key::{Target, key_of};
+pub(crate) use service::Act;
 pub use spec::{Batch, Runs, Spec, Variant};
 pub(crate) use users::Endpoints;

@@ -45,6 +45,7 @@ impl Serving {
             version: version.number,
             batches: profile.batches() || spec.runs.batch.even_if_answers_change,
             since: now,
+            share: None,
             columns: profile.columns,
             held_back: None,
         };

@@ -9,11 +9,12 @@ use falaj_store::db::Tx;
 use falaj_store::record::Change;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::endpoint::{Endpoint, Running, resource};
 use super::spec::Spec;
 use super::store;
-use crate::{ENDPOINT_DELETE, ENDPOINT_READ, ENDPOINT_WRITE, Serving};
+use crate::{ENDPOINT_DELETE, ENDPOINT_READ, ENDPOINT_WRITE, Serving, rollout};
 
 /// How many revisions are shown.
 const SHOWN_REVISIONS: usize = 100;
@@ -44,7 +45,7 @@ impl Serving {
         spec.check()?;
         let running = self.all_proven(ctx, project, &spec).await?;
         let most = self.config().max_endpoints;
-        let change = move |_: &mut Tx<'_>, old: Option<Endpoint>, act: &Act| {
+        let change = move |_: &mut Tx<'_>, old: Option<Endpoint>, act: &mut Act| {
             let last = old.as_ref().map_or(0, |old| old.revision);
             if expected.is_some_and(|expected| expected != last) {
                 let text = format!("the endpoint was changed meanwhile: it is at revision {last}");
@@ -111,7 +112,7 @@ impl Serving {
         if !paused {
             self.warm(project, &endpoint).await?;
         }
-        let change = move |_: &mut Tx<'_>, old: Option<Endpoint>, act: &Act| {
+        let change = move |_: &mut Tx<'_>, old: Option<Endpoint>, act: &mut Act| {
             let old = old.ok_or_else(|| Error::not_found("endpoint", &act.name))?;
             Ok(Endpoint { paused, updated_at: act.now, updated_by: act.by().to_owned(), ..old })
         };
@@ -134,6 +135,7 @@ impl Serving {
                 let old = store::find(tx, id, name.as_str())?;
                 let old = old.ok_or_else(|| Error::not_found("endpoint", &name))?;
                 store::delete(tx, old.id)?;
+                rollout::store::delete(tx, old.id)?;
                 let moved = Epoch::bump_row(tx, store::EPOCH)?;
                 let change = Change::new(&ENDPOINT_DELETE, &resource)
                     .event("endpoint.deleted", &old.shown())
@@ -202,14 +204,16 @@ impl Serving {
 
     /// One change of one endpoint: alone at it, put on record, told to all servers. Whoever calls
     /// has authorised it.
-    pub(super) async fn change_endpoint(
+    pub(crate) async fn change_endpoint(
         &self,
         ctx: &Ctx,
         project: &Project,
         name: Name,
         kind: &'static str,
         most: Option<usize>,
-        change: impl FnOnce(&mut Tx<'_>, Option<Endpoint>, &Act) -> Result<Endpoint> + Send + 'static,
+        change: impl FnOnce(&mut Tx<'_>, Option<Endpoint>, &mut Act) -> Result<Endpoint>
+        + Send
+        + 'static,
     ) -> Result<Endpoint> {
         let resource = resource(project, name.as_str(), false);
         let id = project.id;
@@ -218,7 +222,7 @@ impl Serving {
             .db()
             .write(move |tx| {
                 tx.lock(&store::lock(id, &name))?;
-                let act = Act { now: tx.now(), ctx, name, resource };
+                let mut act = Act { now: tx.now(), ctx, name, resource, told: None };
                 let old = store::find(tx, id, act.name.as_str())?;
                 if let (None, Some(most)) = (&old, most) {
                     tx.lock(&format!("endpoints/{id}"))?;
@@ -230,15 +234,22 @@ impl Serving {
                 }
                 let (before, asked) =
                     (old.as_ref().map(Endpoint::shown), old.as_ref().map(|old| old.revision));
-                let endpoint = change(tx, old, &act)?;
+                let round = old.as_ref().map(rollout::round_of);
+                let mut endpoint = change(tx, old, &mut act)?;
+                rollout::begin(tx, id, round, &mut endpoint)?;
                 store::put(tx, id, &endpoint)?;
                 if asked != Some(endpoint.revision) {
                     store::put_revision(tx, &endpoint)?;
                 }
                 let moved = Epoch::bump_row(tx, store::EPOCH)?;
                 let shown = endpoint.shown();
+                let mut told = shown.clone();
+                let (kind, why) = act.told.take().unwrap_or((kind, Value::Null));
+                if !why.is_null() {
+                    told["why"] = why;
+                }
                 let change = Change::new(&ENDPOINT_WRITE, &act.resource)
-                    .event(kind, &shown)
+                    .event(kind, &told)
                     .before(&before)
                     .after(&shown)
                     .reply(200, &endpoint);
@@ -252,15 +263,21 @@ impl Serving {
 }
 
 /// Who changes an endpoint, and when.
-pub(super) struct Act {
-    pub(super) ctx: Ctx,
-    pub(super) now: Timestamp,
-    pub(super) name: Name,
+pub(crate) struct Act {
+    pub(crate) ctx: Ctx,
+    pub(crate) now: Timestamp,
+    pub(crate) name: Name,
     resource: Resource,
+    told: Option<(&'static str, Value)>,
 }
 
 impl Act {
-    pub(super) fn by(&self) -> &str {
+    /// The event of the change, and why it was made.
+    pub(crate) fn tell(&mut self, event: &'static str, why: Value) {
+        self.told = Some((event, why));
+    }
+
+    pub(crate) fn by(&self) -> &str {
         &self.ctx.principal.name
     }
 }

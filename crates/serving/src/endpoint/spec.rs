@@ -7,6 +7,8 @@ use falaj_base::{Error, HumanDuration, Name, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::rate::Rate;
+use crate::rollout::Strategy;
 use crate::runtime::{Batching, Settings};
 
 /// The most variants of one endpoint.
@@ -26,6 +28,15 @@ pub struct Spec {
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub log: f64,
+    /// How long requests that were kept stay; as `serving.predictions.keep` says if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_predictions: Option<HumanDuration>,
+    /// How often one caller may ask, by its token; as often as it likes if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// What changes the shares of variants: a canary, a test, a bandit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<Strategy>,
 }
 
 /// One of those who answer.
@@ -47,6 +58,11 @@ pub struct Variant {
     #[serde(default = "one")]
     #[schemars(range(min = 0.0, max = 1_000_000.0))]
     pub weight: f64,
+    /// Makes it a shadow: this share of the requests, 0 to 1, is repeated to it, and its answers
+    /// are compared and given to nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub shadow: Option<f64>,
 }
 
 fn one() -> f64 {
@@ -134,6 +150,9 @@ impl Runs {
 /// No request is worth waiting longer for than a connection lives.
 const MAX_TIMEOUT: Duration = Duration::from_hours(1);
 
+/// Ten years.
+const MAX_KEEP: Duration = Duration::from_hours(3650 * 24);
+
 impl Spec {
     /// Refuses what cannot work, naming the field.
     pub fn check(&self) -> Result<()> {
@@ -151,17 +170,38 @@ impl Spec {
                 Error::invalid(format!("variants[{place}].{field}"), value, allowed)
             })?;
         }
-        if self.variants.iter().map(|variant| variant.weight).sum::<f64>() <= 0.0 {
+        if self.weights().iter().map(|(_, weight)| weight).sum::<f64>() <= 0.0 {
             let allowed = "at least one that is greater than 0";
             return Err(Error::invalid("variants.weight", "all are 0", allowed));
         }
         if !(0.0..=1.0).contains(&self.log) {
             return Err(Error::invalid("log", self.log, "0 to 1"));
         }
+        if let Some(keep) = self.keep_predictions.filter(|keep| keep.get() > MAX_KEEP) {
+            return Err(Error::invalid("keep_predictions", keep, "at most 3650d"));
+        }
+        if let Some(rate) = &self.rate {
+            rate.check()?;
+        }
         if Duration::from(self.runs.timeout) > MAX_TIMEOUT {
             return Err(Error::invalid("runs.timeout", self.runs.timeout, "at most 1h"));
         }
+        if let Some(strategy) = &self.strategy {
+            let weights = self.weights();
+            strategy.check(&weights.iter().map(|(name, _)| name).collect::<Vec<_>>())?;
+        }
         self.runs.settings().check()
+    }
+
+    /// The variants that requests are shared among, and their weights: all but shadows.
+    pub(crate) fn weights(&self) -> Vec<(Name, f64)> {
+        let sharing = self.variants.iter().filter(|variant| variant.shadow.is_none());
+        sharing.map(|variant| (variant.name.clone(), variant.weight)).collect()
+    }
+
+    /// Whether something follows from what its variants do.
+    pub(crate) fn watches(&self) -> bool {
+        self.strategy.is_some() || self.variants.iter().any(|variant| variant.shadow.is_some())
     }
 
     /// Whether what it serves changes when an alias moves.
@@ -181,6 +221,9 @@ impl Variant {
         }
         if !(0.0..=1_000_000.0).contains(&self.weight) {
             return Err(("weight", self.weight.to_string(), "0 to 1000000"));
+        }
+        if let Some(share) = self.shadow.filter(|share| !(0.0..=1.0).contains(share)) {
+            return Err(("shadow", share.to_string(), "0 to 1"));
         }
         Ok(())
     }
@@ -215,6 +258,8 @@ mod tests {
                 "variants.weight",
             ),
             (json!({ "variants": [variant], "log": 1.5 }), "log"),
+            (json!({ "variants": [variant], "keep_predictions": "3651d" }), "keep_predictions"),
+            (json!({ "variants": [variant], "rate": { "per_second": 0 } }), "rate.per_second"),
             (json!({ "variants": [variant], "runs": { "instances": 100 } }), "instances"),
             (json!({ "variants": [variant], "runs": { "timeout": "2h" } }), "runs.timeout"),
             (

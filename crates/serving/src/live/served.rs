@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use falaj_base::{Error, Name, Resource, Result, Scope};
+use falaj_base::{EndpointId, Error, Name, Resource, Result, Scope};
 use falaj_governance::tenancy::Project;
 
 use crate::endpoint::{Endpoint, Running, Target, key_of};
 use crate::predictions::Home;
+use crate::rate::Rate;
+use crate::rollout::Watched;
 use crate::runtime::ModelKey;
 use crate::traffic::split::{Split, Weight};
 
@@ -20,6 +22,12 @@ pub(crate) struct Served {
     pub(crate) paused: bool,
     /// The share of requests that are kept, and whose they are.
     pub(crate) log: Option<(f64, Arc<Home>)>,
+    /// How often one caller may ask, and what that is counted under.
+    pub(crate) rate: Option<(EndpointId, Rate)>,
+    /// Where it is noted what variants do, if something follows from it.
+    pub(crate) watched: Option<Arc<Watched>>,
+    /// Places of the arms that requests are repeated to, and the share of them.
+    pub(crate) shadows: Vec<(usize, f64)>,
     /// What the choice of a variant by key is salted with: the endpoint, not its revision, so that
     /// a key stays where it is.
     salt: String,
@@ -39,16 +47,25 @@ pub(crate) struct Arm {
 }
 
 impl Served {
-    pub(crate) fn new(project: &Project, endpoint: &Endpoint) -> Result<Self> {
+    pub(crate) fn new(
+        project: &Project,
+        endpoint: &Endpoint,
+        watched: Option<Arc<Watched>>,
+    ) -> Result<Self> {
         let arms = endpoint.arms(project)?;
+        let shadow =
+            |(place, arm): (usize, &Arm)| Some((place, endpoint.variant(&arm.variant)?.shadow?));
         Ok(Self {
             split: Self::split(&arms)?,
             salt: endpoint.id.to_string(),
             name: endpoint.name.to_string(),
             resource: endpoint.resource(project),
             paused: endpoint.paused,
+            rate: endpoint.spec.rate.map(|rate| (endpoint.id, rate)),
             log: (endpoint.spec.log > 0.0)
                 .then(|| (endpoint.spec.log, Arc::new(endpoint.home(project)))),
+            shadows: arms.iter().enumerate().filter_map(shadow).collect(),
+            watched,
             arms,
         })
     }
@@ -62,6 +79,9 @@ impl Served {
             name,
             paused: false,
             log: None,
+            rate: None,
+            watched: None,
+            shadows: Vec::new(),
             arms,
         })
     }
@@ -122,6 +142,7 @@ impl Endpoint {
 
     /// What its variants run.
     pub(crate) fn arms(&self, project: &Project) -> Result<Vec<Arm>> {
+        let shares = self.shares();
         let arm = |running: &Running| {
             let target = Target {
                 project: project.id,
@@ -130,12 +151,12 @@ impl Endpoint {
                 batches: running.batches,
                 runs: self.spec.runs.clone(),
             };
-            let variant = self.variant(&running.variant);
+            let share = shares.iter().find(|(name, _)| *name == running.variant);
             Ok(Arm {
                 variant: running.variant.clone(),
                 version: running.version.to_string().into(),
                 key: key_of(&target)?,
-                weight: variant.map_or(0.0, |variant| variant.weight),
+                weight: share.map_or(0.0, |(_, share)| *share),
                 columns: running.columns.clone().into(),
             })
         };

@@ -63,7 +63,8 @@ impl Serving {
         let found = self.db().read(move |tx| store::find(tx, id, &wanted)).await?;
         ctx.authorize(action, &resource(project, name, found.is_none())).await?;
         let found = found.ok_or_else(|| Error::not_found("endpoint", name))?;
-        let served = Arc::new(Served::new(project, &found)?);
+        let watched = self.watch().of(project.id, &found);
+        let served = Arc::new(Served::new(project, &found, watched)?);
         self.live().put(project.id, served.clone(), epoch);
         Ok(served)
     }

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::desk::Desk;
 use crate::live::{Arm, Served};
 use crate::predictions::Prediction;
+use crate::rollout::{self, Repeated};
 use crate::runtime::{Ask, Priority};
 
 /// The parameter of a request that keeps it with one variant.
@@ -39,16 +40,17 @@ pub(super) async fn infer(
         _ => None,
     });
     let key = key.or_else(|| of.key.map(str::to_owned));
-    let arm = pick(served, of.version, key.as_deref())?;
+    let chosen = pick(served, of.version, key.as_deref())?;
+    let arm = chosen.arm;
     let ask = Ask {
         inputs: Arc::new(request.inputs),
         outputs,
         deadline: request.timeout.map(|timeout| Instant::now() + timeout),
         priority: priority(request.priority),
     };
-    let answered = answered(desk, served, arm, ask, key).await?;
+    let answered = answered(desk, served, chosen, ask, key).await?;
     let mut parameters = vec![("variant".to_owned(), Value::Text(arm.variant.to_string()))];
-    if let Some(id) = answered.kept {
+    if let Some(id) = answered.id {
         parameters.push(("prediction_id".to_owned(), Value::Text(id.to_string())));
     }
     let mut response = Response {
@@ -65,33 +67,52 @@ pub(super) async fn infer(
     Ok(response)
 }
 
-/// What a model answered, and the id under which that is kept.
+/// What a model answered, and the id by which its outcome can be reported.
 pub(super) struct Answered {
     pub(super) outputs: Vec<(String, Tensor)>,
-    pub(super) kept: Option<Uuid>,
+    pub(super) id: Option<Uuid>,
 }
 
-/// Asks one variant, and keeps the share of requests that the endpoint wants kept.
+/// Who answers, and whether that was decided by shares, so that it counts for them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen<'a> {
+    pub(super) arm: &'a Arm,
+    shared: bool,
+}
+
+/// Asks one variant; keeps the share of requests that the endpoint wants kept, and notes what the
+/// variant did where something follows from it.
 pub(super) async fn answered(
     desk: &dyn Desk,
     served: &Served,
-    arm: &Arm,
+    Chosen { arm, shared }: Chosen<'_>,
     ask: Ask,
     key: Option<String>,
 ) -> Result<Answered> {
     let log = served.log.as_ref().filter(|(share, _)| *share >= 1.0 || random() < *share);
-    let Some((log, (_, home), now)) =
-        log.and_then(|to| desk.log().map(|(log, now)| (log, to, now)))
-    else {
+    let log = log.and_then(|(_, home)| desk.log().map(|(log, now)| (log, home, now)));
+    let watched = served.watched.as_ref().filter(|_| shared);
+    if log.is_none() && watched.is_none() {
         let outputs = desk.fleet().infer(&arm.key, ask).await?.outputs;
-        return Ok(Answered { outputs, kept: None });
-    };
+        return Ok(Answered { outputs, id: None });
+    }
     let (inputs, began) = (ask.inputs.clone(), Instant::now());
-    let outputs = desk.fleet().infer(&arm.key, ask).await?.outputs;
-    let id = Uuid::now_v7();
-    let taken = log.offer(
-        home,
-        Prediction {
+    let repeated = watched.and_then(|_| Repeated::of(served, &ask, random));
+    let answer = desk.fleet().infer(&arm.key, ask).await;
+    let latency = began.elapsed();
+    if let Some(watched) = watched {
+        watched.note(&arm.variant, latency, &answer);
+    }
+    let outputs = answer?.outputs;
+    if let Some(repeated) = repeated {
+        repeated.start(desk.fleet(), &outputs, latency.as_secs_f64() * 1e3);
+    }
+    let id = match watched {
+        Some(watched) => rollout::mark(watched.mark(&arm.variant)),
+        None => Uuid::now_v7(),
+    };
+    let kept = log.is_some_and(|(log, home, now)| {
+        let prediction = Prediction {
             id,
             at: now,
             model: served.name.as_str().into(),
@@ -100,18 +121,21 @@ pub(super) async fn answered(
             key,
             inputs,
             outputs: Arc::new(outputs.clone()),
-            latency: began.elapsed(),
-        },
-    );
-    Ok(Answered { outputs, kept: taken.then_some(id) })
+            latency,
+        };
+        log.offer(home, prediction)
+    });
+    let reported = watched.is_some_and(|watched| watched.wants_outcomes);
+    Ok(Answered { outputs, id: (kept || reported).then_some(id) })
 }
 
 pub(super) fn pick<'a>(
     served: &'a Served,
     version: Option<&str>,
     key: Option<&str>,
-) -> Result<&'a Arm> {
-    served.choose(version, key, drawn(served, key))
+) -> Result<Chosen<'a>> {
+    let arm = served.choose(version, key, drawn(served, key))?;
+    Ok(Chosen { arm, shared: version.is_none() })
 }
 
 fn drawn(served: &Served, key: Option<&str>) -> f64 {

@@ -60,6 +60,9 @@ impl Project {
         };
         let served = self.serving.served(ctx, place, name, action).await?;
         if purpose == Purpose::Predict {
+            if let Some((endpoint, rate)) = &served.rate {
+                self.serving.rates().take(ctx, *endpoint, rate)?;
+            }
             self.serving.tally().count(ctx, &served.resource, self.serving.db().now());
         }
         Ok(served)
@@ -72,7 +75,7 @@ impl Project {
         let found = self.serving.db().read(move |tx| store::list(tx, id, "", most)).await?;
         let visible =
             found.iter().filter(|endpoint| ctx.allows(&ENDPOINT_READ, &endpoint.resource(place)));
-        visible.map(|endpoint| Served::new(place, endpoint).map(Arc::new)).collect()
+        visible.map(|endpoint| Served::new(place, endpoint, None).map(Arc::new)).collect()
     }
 
     async fn pause(&self, name: &str, paused: bool) -> Result<()> {

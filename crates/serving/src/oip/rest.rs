@@ -53,13 +53,14 @@ pub(super) async fn invocations(
     body: Bytes,
 ) -> Result<Response> {
     let served = desk.served(of.name, Purpose::Predict).await?;
-    let arm = infer::pick(&served, of.version, of.key)?;
+    let chosen = infer::pick(&served, of.version, of.key)?;
+    let arm = chosen.arm;
     let model = desk.fleet().model(&arm.key).await?;
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let scheme = Scheme { metadata: model.metadata(), columns: &arm.columns };
     let scored = scoring::read(&body, kind, scheme, desk.limits())?;
     let key = of.key.map(str::to_owned);
-    let answered = infer::answered(desk, &served, arm, Ask::new(scored.inputs), key).await?;
+    let answered = infer::answered(desk, &served, chosen, Ask::new(scored.inputs), key).await?;
     let written = scoring::write(&answered.outputs, model.metadata(), scored.form)?;
     let mut reply = Response::new(Body::from(written));
     let headers = reply.headers_mut();
@@ -67,7 +68,7 @@ pub(super) async fn invocations(
     let text = |text: &str| HeaderValue::from_str(text).map_err(Error::internal);
     headers.insert(VERSION, text(&arm.version)?);
     headers.insert(VARIANT, text(arm.variant.as_str())?);
-    if let Some(id) = answered.kept {
+    if let Some(id) = answered.id {
         headers.insert(PREDICTION, text(&id.to_string())?);
     }
     Ok(reply)

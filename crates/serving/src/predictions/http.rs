@@ -6,7 +6,8 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::response::Response;
 use axum::routing::get;
-use falaj_base::{Ctx, Error, Name, Result, Timestamp, code};
+use falaj_base::{Ctx, Error, Result, Timestamp, code};
+use falaj_store::db::Tx;
 use falaj_web::download::Download;
 use falaj_web::{Doc, Endpoint as Route, Input, Ok200, Routes, problem_response};
 use http::{HeaderMap, Method};
@@ -19,7 +20,8 @@ use super::outcome::Outcome;
 use super::prediction::Home;
 use super::read::MAX_FILES;
 use super::store::File;
-use crate::Serving;
+use crate::endpoint::http::EndpointPath;
+use crate::{Serving, rollout};
 
 const FILES: &str = "/v1/tenants/{tenant}/projects/{project}/endpoints/{name}/predictions";
 const FILE: &str = "/v1/tenants/{tenant}/projects/{project}/endpoints/{name}/predictions/{file}";
@@ -40,24 +42,15 @@ pub(crate) fn routes(serving: Arc<Serving>) -> Vec<Route> {
         .into()
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-struct OfEndpoint {
-    tenant: Name,
-    project: Name,
-    name: Name,
-}
-
-impl OfEndpoint {
-    /// Whose the predictions are, for a caller who may do this with them.
-    async fn home(
-        &self,
-        s: &Serving,
-        ctx: &Ctx,
-        action: &'static falaj_base::Action,
-    ) -> Result<Home> {
-        let project = s.registry().tenancy().project(ctx, &self.tenant, &self.project).await?;
-        Ok(s.seen(ctx, &project, &self.name, action).await?.home(&project))
-    }
+/// Whose the predictions are, for a caller who may do this with them.
+async fn home(
+    path: &EndpointPath,
+    s: &Serving,
+    ctx: &Ctx,
+    action: &'static falaj_base::Action,
+) -> Result<Home> {
+    let project = path.project(s, ctx).await?;
+    Ok(s.seen(ctx, &project, &path.name, action).await?.home(&project))
 }
 
 /// Which files are listed.
@@ -89,8 +82,8 @@ struct Files {
     files: Vec<Shown>,
 }
 
-async fn list(s: Arc<Serving>, ctx: Ctx, input: Input<OfEndpoint, Span>) -> Result<Ok200<Files>> {
-    let home = input.path.home(&s, &ctx, &PREDICTION_READ).await?;
+async fn list(s: Arc<Serving>, ctx: Ctx, input: Input<EndpointPath, Span>) -> Result<Ok200<Files>> {
+    let home = home(&input.path, &s, &ctx, &PREDICTION_READ).await?;
     let Span { from, to, after } = input.query;
     let ever = (Timestamp::from_micros(0), Timestamp::from_micros(i64::MAX));
     let after = match after {
@@ -113,7 +106,7 @@ async fn list(s: Arc<Serving>, ctx: Ctx, input: Input<OfEndpoint, Span>) -> Resu
 #[derive(Debug, Deserialize)]
 struct OfFile {
     #[serde(flatten)]
-    endpoint: OfEndpoint,
+    endpoint: EndpointPath,
     file: Uuid,
 }
 
@@ -127,7 +120,7 @@ async fn read(
         let Path(path) = path.map_err(|bad| {
             Error::new(&code::INVALID_INPUT, "the path is not valid").caused_by(bad)
         })?;
-        let home = path.endpoint.home(&s, &ctx, &PREDICTION_READ).await?;
+        let home = home(&path.endpoint, &s, &ctx, &PREDICTION_READ).await?;
         let file = s.predictions().file(&ctx, &home, path.file).await?;
         let blob = s.predictions().open(&ctx, &home, &file).await?;
         let name = format!("{}.parquet", file.id);
@@ -161,10 +154,15 @@ struct Reported {
 async fn report(
     s: Arc<Serving>,
     ctx: Ctx,
-    input: Input<OfEndpoint, (), Report>,
+    input: Input<EndpointPath, (), Report>,
 ) -> Result<Ok200<Reported>> {
-    let home = input.path.home(&s, &ctx, &PREDICTION_REPORT).await?;
-    let first = s.predictions().report(&ctx, &home, input.body.outcomes).await?;
+    let project = input.path.project(&s, &ctx).await?;
+    let endpoint = s.seen(&ctx, &project, &input.path.name, &PREDICTION_REPORT).await?;
+    let (home, id) = (endpoint.home(&project), project.id);
+    let counted = move |tx: &mut Tx<'_>, outcomes: &[Outcome], first: &[bool]| {
+        rollout::outcomes::count(tx, id, &endpoint, outcomes, first)
+    };
+    let first = s.predictions().report(&ctx, &home, input.body.outcomes, counted).await?;
     let new = first.iter().filter(|first| **first).count();
     Ok(Ok200(Reported { outcomes: first.len(), new }))
 }

@@ -94,12 +94,14 @@ impl JsonSchema for Outcome {
 
 impl Predictions {
     /// Puts outcomes down; one that was reported before is replaced. Tells of each whether it is
-    /// the first for its row: only those count in a running comparison.
+    /// the first for its row: only those count in a running comparison, which `counted` does in the
+    /// same transaction.
     pub async fn report(
         &self,
         ctx: &Ctx,
         home: &Home,
         outcomes: Vec<Outcome>,
+        counted: impl FnOnce(&mut Tx<'_>, &[Outcome], &[bool]) -> Result<()> + Send + 'static,
     ) -> Result<Vec<bool>> {
         ctx.authorize(&PREDICTION_REPORT, &home.resource).await?;
         check(&outcomes)?;
@@ -116,6 +118,7 @@ impl Predictions {
             });
             let first: Vec<bool> = first.collect();
             store::put_outcomes(tx, home.endpoint, &outcomes)?;
+            counted(tx, &outcomes, &first)?;
             let new = first.iter().filter(|first| **first).count();
             let told = json!({ "outcomes": outcomes.len(), "new": new });
             let change = Change::new(&PREDICTION_REPORT, &home.resource)

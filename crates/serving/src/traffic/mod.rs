@@ -18,6 +18,7 @@
 pub mod bandit;
 pub mod canary;
 pub mod excess;
+pub(crate) mod hash;
 pub mod moments;
 pub mod random;
 pub mod sequential;

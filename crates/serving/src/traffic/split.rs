@@ -8,11 +8,11 @@
 //!   No rule without memory moves fewer keys in the worst case.
 //! - How a key is hashed is frozen by a test; changing it would move everybody.
 
-use aws_lc_rs::digest;
 use falaj_base::{Error, Name, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::hash::hashed;
 use super::version::Version;
 
 /// How many variants an endpoint may have.
@@ -149,18 +149,6 @@ impl Split {
         }
         &best.1.variant
     }
-}
-
-/// Texts as one number. Each goes in behind its length, so that no two lists read alike.
-fn hashed(texts: &[&str]) -> u64 {
-    let mut hash = digest::Context::new(&digest::SHA256);
-    for text in texts {
-        hash.update(&(text.len() as u64).to_le_bytes());
-        hash.update(text.as_bytes());
-    }
-    let mut first = [0_u8; 8];
-    first.copy_from_slice(&hash.finish().as_ref()[..8]);
-    u64::from_le_bytes(first)
 }
 
 /// Spreads every bit over all others (the finaliser of `SplitMix64`, twice: the inputs of two

@@ -3,14 +3,20 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use falaj_base::{Ctx, HumanDuration};
+use falaj_base::{Ctx, HumanDuration, Result};
 use falaj_serving::predictions::{Came, Outcome, PredictionsConfig};
+use falaj_store::db::Tx;
 use uuid::Uuid;
 
 use crate::world::each;
 
 fn slow() -> PredictionsConfig {
     PredictionsConfig { file_age: HumanDuration::from_hours(1), ..PredictionsConfig::default() }
+}
+
+/// No comparison runs.
+fn uncounted(_: &mut Tx<'_>, _: &[Outcome], _: &[bool]) -> Result<()> {
+    Ok(())
 }
 
 fn outcome(prediction: Uuid, row: u32, came: Came) -> Outcome {
@@ -24,7 +30,7 @@ async fn outcomes_join_their_predictions_and_the_last_word_counts() {
         let ids = world.offer(&home, 0..3);
         let ctx = Ctx::system("test");
         let report = async |outcomes: Vec<Outcome>| {
-            world.predictions.report(&ctx, &home, outcomes).await.unwrap()
+            world.predictions.report(&ctx, &home, outcomes, uncounted).await.unwrap()
         };
         let first = report(vec![
             outcome(ids[0], 0, Came::Value(1.0)),
@@ -59,9 +65,9 @@ async fn a_thousand_at_a_time_and_no_more() {
         let many = |count: usize| -> Vec<_> {
             (0..count).map(|_| outcome(Uuid::now_v7(), 0, Came::Value(0.0))).collect()
         };
-        let first = world.predictions.report(&ctx, &home, many(1000)).await.unwrap();
+        let first = world.predictions.report(&ctx, &home, many(1000), uncounted).await.unwrap();
         assert!(first.iter().all(|first| *first));
-        assert!(world.predictions.report(&ctx, &home, many(1001)).await.is_err());
+        assert!(world.predictions.report(&ctx, &home, many(1001), uncounted).await.is_err());
         assert_eq!(world.count("SELECT COUNT(*) AS n FROM prediction_outcome").await, 1000);
     })
     .await;
@@ -75,7 +81,7 @@ async fn of_two_who_report_the_same_at_once_one_is_first() {
         let report = || async {
             let ctx = Ctx::system("test");
             let outcomes = vec![outcome(id, 0, Came::Value(1.0))];
-            world.predictions.report(&ctx, &home, outcomes).await.unwrap()[0]
+            world.predictions.report(&ctx, &home, outcomes, uncounted).await.unwrap()[0]
         };
         let found = futures::future::join_all((0..8).map(|_| report())).await;
         assert_eq!(found.iter().filter(|first| **first).count(), 1, "{found:?}");
@@ -92,12 +98,12 @@ async fn old_outcomes_go_with_the_files() {
         world.predictions.log().flush().await;
         let report = async |id| {
             let outcomes = vec![outcome(id, 0, Came::Value(1.0))];
-            world.predictions.report(&ctx, &home, outcomes).await.unwrap();
+            world.predictions.report(&ctx, &home, outcomes, uncounted).await.unwrap();
         };
         report(ids[0]).await;
         world.clock.advance(Duration::from_hours(40 * 24));
         report(Uuid::now_v7()).await;
-        world.predictions.expire(&HashMap::new()).await.unwrap();
+        world.predictions.expire().await.unwrap();
         assert_eq!(world.count("SELECT COUNT(*) AS n FROM prediction_outcome").await, 1);
     })
     .await;
