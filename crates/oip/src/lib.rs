@@ -6,6 +6,7 @@
 //! | [`http`] | JSON with the binary tensor extension |
 //! | [`grpc`] | the same through [`proto`], the messages of `inference.*` |
 //! | [`classes`] | the classification extension |
+//! | [`client`] | the other half: requests written, answers read |
 //! | [`describe`] | what a server says about itself and its models, as JSON and as protobuf |
 //! | [`scoring`] | the shapes of MLflow's `/invocations` |
 //! | [`error`] | `{"error": "..."}` |
@@ -25,6 +26,7 @@
 //! the bare word `NaN` too. FP16 and BF16 travel as raw bytes only.
 
 pub mod classes;
+pub mod client;
 pub mod describe;
 pub mod error;
 pub mod grpc;

@@ -20,6 +20,7 @@ pub mod approval;
 pub mod bom;
 pub mod card;
 pub mod config;
+pub mod egress;
 pub mod evidence;
 pub mod history;
 pub mod in_use;

@@ -13,6 +13,7 @@ pub static MIGRATIONS: &[Migration] = &[
     Migration { version: 8, name: "webhooks in turn", sql: crate::webhook::store::TURNS },
     Migration { version: 9, name: "what syncs registered", sql: crate::transfer::SYNCED },
     Migration { version: 10, name: "sizes of deliveries", sql: crate::webhook::store::SIZES },
+    Migration { version: 11, name: "callbacks", sql: crate::webhook::store::CALLBACKS },
 ];
 
 /// Models are referred to by an id, so that a rename is the change of one row; `last_version` is

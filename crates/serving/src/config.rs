@@ -8,6 +8,7 @@ use falaj_oip::Limits as TensorLimits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::later::LaterConfig;
 use crate::predictions::PredictionsConfig;
 use crate::runtime::FleetConfig;
 
@@ -39,6 +40,8 @@ pub struct ServingConfig {
     pub profile_timeout: HumanDuration,
     /// How requests and their answers are kept.
     pub predictions: PredictionsConfig,
+    /// Requests that are answered later.
+    pub later: LaterConfig,
 }
 
 impl Default for ServingConfig {
@@ -54,6 +57,7 @@ impl Default for ServingConfig {
             max_golden: ByteSize::mib(1),
             profile_timeout: HumanDuration::from_mins(2),
             predictions: PredictionsConfig::default(),
+            later: LaterConfig::default(),
         }
     }
 }

@@ -78,11 +78,29 @@ impl Collector for ServingCollector {
             let mut family = family.encode_family(labels)?;
             family.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
         }
+        let (log, later) = (self.0.predictions().log().counts(), self.0.later().counts());
+        for (name, help, value) in [
+            ("serving_rate_limited", "Requests over an endpoint's limit", self.0.rates().refused()),
+            ("predictions_offered", "Predictions to be kept", log.taken + log.dropped),
+            ("predictions_kept", "Predictions that are in files", log.written),
+            ("predictions_dropped", "Predictions that there was no room for", log.dropped),
+            ("predictions_lost", "Predictions whose file could not be written", log.lost),
+            ("prediction_files", "Files of predictions that were written", log.files),
+            ("later_submitted", "Requests taken to be answered later", later.submitted),
+            ("later_done", "Requests that were answered later", later.done),
+            ("later_failed", "Requests that were to be answered later and failed", later.failed),
+            ("later_again", "Attempts to answer later that are made again", later.again),
+        ] {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            family.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+        }
         let loaded = self.0.fleet().loaded().len() as u64;
         let (bytes, _) = self.0.fleet().memory();
         for (name, help, value) in [
             ("serving_models_loaded", "Models in memory", loaded),
             ("serving_model_bytes", "Memory that loaded models take, as estimated", bytes),
+            ("predictions_waiting_bytes", "Predictions in memory", log.waiting_bytes),
+            ("later_running", "Requests that are being answered later", later.running),
         ] {
             encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
         }

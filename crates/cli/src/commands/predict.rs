@@ -1,13 +1,13 @@
-//! `falaj predict`: ask an endpoint, once or for every row of a file.
+//! `falaj predict`: ask an endpoint, once, later, or for every row of a file.
 
 mod batch;
+mod later;
 mod parts;
-mod wire;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use reqwest::Method;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
@@ -20,15 +20,23 @@ use crate::exit::{Failure, Result};
 /// How a request says which project it is about.
 const PROJECT: HeaderName = HeaderName::from_static("x-falaj-project");
 
-/// Ask an endpoint, once or for every row of a Parquet file
+/// Ask an endpoint: at once, later, or for every row of a Parquet file
+///
+/// With --later the request is kept and answered when there is room; it may be much larger. Its id
+/// is printed, for --status and --result; --wait waits for the answer.
 ///
 /// With --batch, an input of the model takes the column of its name: numbers, text or lists. A model
 /// with one input of rows of numbers takes all columns of numbers, or those named by --column. What
 /// is finished is kept beside the output until all is: run the same command again to go on.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true)
+    .args(["json", "batch", "later", "status", "result", "cancel", "requests"])))]
 #[command(after_help = "Examples:\n  \
     falaj predict churn --batch in.parquet --out out.parquet -t acme -p vision\n  \
     falaj predict churn --batch in.parquet --out out.parquet --column age --column income --keep id\n  \
+    falaj predict churn --later request.json --wait\n  \
+    falaj predict churn --later request.json --callback https://hooks.example.com/done\n  \
+    falaj predict churn --result 01999d2c-6e1a-7cc0-8a6b-0e3b5d1f2a4c\n  \
     falaj predict churn --json '{\"inputs\": [{\"name\": \"x\", \"shape\": [1, 2], \
     \"datatype\": \"FP32\", \"data\": [1, 2]}]}'")]
 pub(crate) struct Predict {
@@ -37,13 +45,16 @@ pub(crate) struct Predict {
     #[command(flatten)]
     place: InProject,
     /// One request as JSON, in the Open Inference Protocol; `@FILE` reads it from a file.
-    #[arg(long, required_unless_present = "batch", conflicts_with = "batch")]
+    #[arg(long)]
     json: Option<String>,
+    #[command(flatten)]
+    later: later::Later,
     /// The Parquet file whose rows are asked about.
     #[arg(long, value_name = "FILE", requires = "out")]
     batch: Option<PathBuf>,
-    /// The Parquet file to write: a row for each row of the input, in the same order.
-    #[arg(long, value_name = "FILE", requires = "batch")]
+    /// The file to write: for --batch Parquet with a row for each row of the input, in the same
+    /// order; for --result and --wait the answer as it came.
+    #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Rows of one request at most; fewer if they are large.
     #[arg(long, value_name = "N", default_value = "1024", requires = "batch")]
@@ -71,7 +82,10 @@ impl Predict {
             name: self.endpoint.clone(),
         };
         match (&self.json, &self.batch, &self.out) {
-            (Some(json), ..) => {
+            (None, None, out) => {
+                self.later.run(ctx, &asked.client, &self.place, &asked.name, out.as_deref()).await
+            }
+            (Some(json), _, None) => {
                 let call = asked.call(Method::POST, &["infer"])?.body(read(json)?);
                 ctx.output.json(&asked.client.json(call).await?)
             }
@@ -87,7 +101,7 @@ impl Predict {
                 };
                 batch::run(ctx, &asked, job).await
             }
-            _ => Err(Failure::usage("give either --json, or --batch and --out")),
+            _ => Err(Failure::usage("--out is for --batch, which needs it, --result and --wait")),
         }
     }
 }

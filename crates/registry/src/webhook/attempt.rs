@@ -6,7 +6,7 @@ use falaj_base::{HumanDuration, Result};
 use zeroize::Zeroizing;
 
 use super::delivery::is_temporary;
-use super::send::Parcel;
+use super::send::{Form, Parcel};
 use super::service::PURPOSE;
 use super::store::{self, Next};
 use crate::Registry;
@@ -36,7 +36,8 @@ impl Registry {
             None => None,
         };
         let now = self.db().now().micros() / 1_000_000;
-        let parcel = Parcel { url: &next.url, id: &delivery, payload, now };
+        let form = if next.once { Form::Callback } else { Form::Mlflow };
+        let parcel = Parcel { url: &next.url, id: &delivery, payload, now, form };
         let sent = self.sender().send(parcel, secret.as_ref().map(|secret| secret.as_slice()));
         let (why, asked) = match sent.await {
             Ok(said) if is_temporary(said.status) => {

@@ -4,11 +4,13 @@ use falaj_base::{ByteSize, HumanDuration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::egress::Egress;
+
 /// Where webhooks may go, and how hard they try.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebhooksConfig {
-    /// The hosts that webhooks may talk to: `hooks.example.com`, `*.example.com` for everything
+    /// The hosts that webhooks and callbacks may talk to: `hooks.example.com`, `*.example.com` for everything
     /// below it, `*` for any. Only HTTPS, unless the entry says `http://host`. Without entries
     /// there are no webhooks.
     pub allowed_hosts: Vec<String>,
@@ -44,6 +46,11 @@ pub(crate) struct Room {
 }
 
 impl WebhooksConfig {
+    /// Where webhooks may go.
+    pub(super) fn egress(&self) -> Egress {
+        Egress { hosts: self.allowed_hosts.clone(), private: self.allow_private_addresses }
+    }
+
     pub(crate) fn room(&self) -> Room {
         Room { deliveries: self.max_waiting, bytes: self.max_waiting_bytes.bytes() }
     }

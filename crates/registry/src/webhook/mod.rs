@@ -1,4 +1,5 @@
-//! Webhooks: what happens to models and prompts is told to addresses that the operator allows.
+//! Webhooks: what happens to models and prompts is told to addresses that the operator allows; and
+//! so is the end of something that was asked for, once.
 //!
 //! ```text
 //! change ─(same transaction)→ webhook_delivery ─worker→ POST, signed with the webhook's secret
@@ -9,15 +10,16 @@
 //!   crash and none is made up. It is sent always under the same delivery id, a bounded number of
 //!   times, and those of one webhook in order.
 //! - One receiver that is slow, or has much waiting, does not hold up the others.
-//! - Connections go only to hosts in `registry.webhooks.allowed_hosts`, by the scheme listed there.
-//!   The address is looked at when connecting: one that is not public is refused unless private
-//!   ones are allowed. No redirect is followed and no proxy is used.
+//! - Connections go only to hosts in `registry.webhooks.allowed_hosts`, as [`crate::egress`] says.
+//!   No redirect is followed and no proxy is used.
+//! - A callback is a webhook that somebody gave with a request: it is told one thing, under the same
+//!   rules, and is gone afterwards.
 //! - A secret is sealed at rest by the tenant's key and never shown.
 //!
 //! Not here: the event log, which tells the platform's own parts.
 
-mod address;
 mod attempt;
+mod callback;
 mod config;
 mod delivery;
 mod event;
@@ -31,6 +33,7 @@ mod url;
 mod webhook;
 mod worker;
 
+pub use callback::{Callback, call_back};
 pub(crate) use config::Room;
 pub use config::WebhooksConfig;
 pub use event::Event;

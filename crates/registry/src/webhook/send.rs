@@ -1,14 +1,11 @@
 //! The only way a webhook leaves this machine.
 
-use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use falaj_base::{Error, Result};
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, header, redirect};
 
-use super::address::is_public;
 use super::config::WebhooksConfig;
 use super::delivery::signature;
 use super::url::check_url;
@@ -30,6 +27,32 @@ pub(super) struct Parcel<'a> {
     pub(super) payload: String,
     /// In seconds since 1970.
     pub(super) now: i64,
+    pub(super) form: Form,
+}
+
+/// What a payload is, and in whose words the headers beside it speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// An event of a model, as MLflow sends it.
+    Mlflow,
+    /// What somebody waits for, as a CloudEvent.
+    Callback,
+}
+
+impl Form {
+    /// The media type, and the names of the headers: delivery, time, signature.
+    const fn words(self) -> (&'static str, [&'static str; 3]) {
+        match self {
+            Self::Mlflow => (
+                "application/json",
+                ["x-mlflow-delivery-id", "x-mlflow-timestamp", "x-mlflow-signature"],
+            ),
+            Self::Callback => (
+                "application/cloudevents+json",
+                ["x-falaj-delivery-id", "x-falaj-timestamp", "x-falaj-signature"],
+            ),
+        }
+    }
 }
 
 /// Sends to the hosts that the configuration allows.
@@ -53,14 +76,15 @@ impl Sender {
         let url = check_url(&self.config, parcel.url).map_err(|e| e.message().to_owned())?;
         let client = self.client().map_err(|error| error.message().to_owned())?;
         let timestamp = parcel.now.to_string();
+        let (media, [delivery_header, time_header, signature_header]) = parcel.form.words();
         let mut request = client
             .post(url)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header("X-MLflow-Delivery-Id", parcel.id)
-            .header("X-MLflow-Timestamp", &timestamp);
+            .header(header::CONTENT_TYPE, media)
+            .header(delivery_header, parcel.id)
+            .header(time_header, &timestamp);
         if let Some(secret) = secret {
             let signature = signature(secret, parcel.id, &timestamp, &parcel.payload);
-            request = request.header("X-MLflow-Signature", signature);
+            request = request.header(signature_header, signature);
         }
         let mut response = request.body(parcel.payload).send().await.map_err(why)?;
         let status = response.status().as_u16();
@@ -91,35 +115,11 @@ impl Sender {
             .timeout(timeout)
             .connect_timeout(timeout)
             .pool_max_idle_per_host(1)
-            .dns_resolver(Guarded { private: self.config.allow_private_addresses })
+            .dns_resolver(self.config.egress().resolver())
             .user_agent(concat!("falaj/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(Error::internal)?;
         Ok(self.client.get_or_init(|| made))
-    }
-}
-
-/// Looks names up and gives out only addresses that may be connected to: what is checked is what is
-/// used, so a name cannot change its mind in between.
-#[derive(Clone, Copy, Debug)]
-struct Guarded {
-    private: bool,
-}
-
-impl Resolve for Guarded {
-    fn resolve(&self, name: Name) -> Resolving {
-        let private = self.private;
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let found: Vec<SocketAddr> = found
-                .filter(|address: &SocketAddr| private || is_public(address.ip().to_canonical()))
-                .collect();
-            if found.is_empty() {
-                let text = format!("{} has no public address", name.as_str());
-                return Err(text.into());
-            }
-            Ok(Box::new(found.into_iter()) as Addrs)
-        })
     }
 }
 

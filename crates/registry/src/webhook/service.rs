@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::delivery::envelope;
 use super::event::Event;
-use super::send::{Parcel, Said};
+use super::send::{Form, Parcel, Said};
 use super::store;
 use super::url::check_url;
 use super::webhook::{Webhook, check_name};
@@ -24,7 +24,7 @@ use crate::{Registry, WEBHOOK_READ, WEBHOOK_WRITE};
 pub(super) const PURPOSE: &[u8] = b"webhook secret 1";
 
 /// The longest description or secret, in characters.
-const MAX_TEXT: usize = 1000;
+pub(super) const MAX_TEXT: usize = 1000;
 
 /// What a request says about a webhook; what it leaves out stays.
 #[derive(Debug, Default)]
@@ -224,7 +224,8 @@ impl Registry {
         let now = self.db().now();
         let payload = envelope(event, &event.example(), now).to_string();
         let id = Uuid::now_v7().to_string();
-        let parcel = Parcel { url: &webhook.url, id: &id, payload, now: now.micros() / 1_000_000 };
+        let now = now.micros() / 1_000_000;
+        let parcel = Parcel { url: &webhook.url, id: &id, payload, now, form: Form::Mlflow };
         Ok(self.sender().send(parcel, secret.as_ref().map(|secret| secret.as_slice())).await)
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use falaj_base::{ProjectId, Result, TenantId, Timestamp};
 use falaj_store::db::{Row, Tx, params};
+use uuid::Uuid;
 
 use super::event::Event;
 use super::webhook::Webhook;
@@ -37,6 +38,11 @@ pub(crate) const SIZES: &str = "
     ALTER TABLE webhook_delivery ADD COLUMN size INTEGER NOT NULL DEFAULT 0;
     UPDATE webhook_delivery SET size = octet_length(payload);
     CREATE INDEX webhook_delivery_size ON webhook_delivery (webhook, size);";
+
+/// A row with `once` is a callback: nobody's webhook, told one thing, and gone with its delivery.
+pub(crate) const CALLBACKS: &str = "
+    ALTER TABLE webhook ADD COLUMN once INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX webhook_once ON webhook (project, once);";
 
 const COLUMNS: &str = "id, name, description, url, events, active, created_at, updated_at";
 
@@ -99,7 +105,7 @@ pub(super) fn delete(tx: &mut Tx<'_>, id: &str) -> Result<()> {
 }
 
 pub(super) fn find(tx: &mut Tx<'_>, project: ProjectId, id: &str) -> Result<Option<Webhook>> {
-    let sql = format!("SELECT {COLUMNS} FROM webhook WHERE id = $1 AND project = $2");
+    let sql = format!("SELECT {COLUMNS} FROM webhook WHERE id = $1 AND project = $2 AND once = 0");
     tx.query_opt(&sql, &params![id, project])?.as_ref().map(read).transpose()
 }
 
@@ -110,20 +116,53 @@ pub(super) fn list(
     (offset, limit): (usize, usize),
 ) -> Result<Vec<Webhook>> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM webhook WHERE project = $1 ORDER BY created_at DESC, id
-         LIMIT $2 OFFSET $3"
+        "SELECT {COLUMNS} FROM webhook WHERE project = $1 AND once = 0
+         ORDER BY created_at DESC, id LIMIT $2 OFFSET $3"
     );
     tx.query(&sql, &params![project, limit, offset])?.iter().map(read).collect()
 }
 
 pub(super) fn count(tx: &mut Tx<'_>, project: ProjectId) -> Result<usize> {
-    let sql = "SELECT COUNT(*) AS n FROM webhook WHERE project = $1";
-    tx.query_one(sql, &params![project])?.get("n")
+    count_of(tx, project, false)
+}
+
+/// How many callbacks of a project wait to be made.
+pub(super) fn count_callbacks(tx: &mut Tx<'_>, project: ProjectId) -> Result<usize> {
+    count_of(tx, project, true)
+}
+
+fn count_of(tx: &mut Tx<'_>, project: ProjectId, once: bool) -> Result<usize> {
+    let sql = "SELECT COUNT(*) AS n FROM webhook WHERE project = $1 AND once = $2";
+    tx.query_one(sql, &params![project, once])?.get("n")
+}
+
+/// Queues a callback: an address of its own with one delivery.
+pub(super) fn queue_callback(
+    tx: &mut Tx<'_>,
+    (tenant, project): (TenantId, ProjectId),
+    (url, secret): (&str, Option<Vec<u8>>),
+    payload: &str,
+) -> Result<()> {
+    let id = Uuid::now_v7().to_string();
+    let now = tx.now();
+    tx.execute(
+        "INSERT INTO webhook (id, project, tenant, name, url, events, secret, active, created_at,
+             updated_at, once)
+         VALUES ($1, $2, $3, '', $4, '', $5, 1, $6, $6, 1)",
+        &params![&id, project, tenant, url, secret, now],
+    )?;
+    tx.execute(
+        "INSERT INTO webhook_delivery (id, webhook, event, payload, size, attempts, queued_at)
+         VALUES ($1, $2, '', $3, $4, 0, $5)",
+        &params![Uuid::now_v7().to_string(), &id, payload, payload.len(), now],
+    )
+    .map(drop)
 }
 
 /// The active webhooks of a project that want to know of an event.
 pub(super) fn wanting(tx: &mut Tx<'_>, project: ProjectId, event: Event) -> Result<Vec<String>> {
-    let sql = "SELECT id, events FROM webhook WHERE project = $1 AND active = 1 ORDER BY id";
+    let sql = "SELECT id, events FROM webhook WHERE project = $1 AND active = 1 AND once = 0
+               ORDER BY id";
     let rows = tx.query(sql, &params![project])?;
     let mut ids = Vec::new();
     for row in rows {
@@ -203,13 +242,15 @@ pub(super) struct Next {
     pub(super) secret: Option<Vec<u8>>,
     pub(super) payload: String,
     pub(super) attempts: u32,
+    /// Whether it is a callback.
+    pub(super) once: bool,
 }
 
 /// What comes next for a webhook, if it can be served.
 pub(super) fn next(tx: &mut Tx<'_>, webhook: &str) -> Result<Option<Next>> {
     let now = tx.now();
     let row = tx.query_opt(
-        "SELECT d.id, w.tenant, w.url, w.secret, d.payload, d.attempts
+        "SELECT d.id, w.tenant, w.url, w.secret, w.once, d.payload, d.attempts
          FROM webhook_delivery d JOIN webhook w ON w.id = d.webhook
          WHERE d.webhook = $1 AND w.active = 1 AND w.paused_until <= $2
          ORDER BY d.queued_at, d.id LIMIT 1",
@@ -224,6 +265,7 @@ pub(super) fn next(tx: &mut Tx<'_>, webhook: &str) -> Result<Option<Next>> {
         secret: row.get("secret")?,
         payload: row.get("payload")?,
         attempts: row.get("attempts")?,
+        once: row.get("once")?,
     }))
 }
 
@@ -233,7 +275,13 @@ pub(super) fn secret(tx: &mut Tx<'_>, id: &str) -> Result<Option<Vec<u8>>> {
     Ok(row.map(|row| row.get::<Option<Vec<u8>>>("secret")).transpose()?.flatten())
 }
 
+/// Nothing more comes of a delivery; of a callback nothing stays.
 pub(super) fn done(tx: &mut Tx<'_>, id: &str) -> Result<()> {
+    tx.execute(
+        "DELETE FROM webhook WHERE once = 1
+         AND id IN (SELECT webhook FROM webhook_delivery WHERE id = $1)",
+        &params![id],
+    )?;
     tx.execute("DELETE FROM webhook_delivery WHERE id = $1", &params![id]).map(drop)
 }
 

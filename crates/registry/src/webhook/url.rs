@@ -1,14 +1,12 @@
 //! Which addresses a webhook may have. Pure.
 
-use std::net::IpAddr;
-
 use falaj_base::Result;
 use falaj_mlflow::error::refused;
 use reqwest::Url;
 
-use super::address::is_public;
 use super::config::WebhooksConfig;
 use crate::access::shown;
+use crate::egress::Refusal;
 use crate::tag::check_text;
 
 /// The longest URL, in characters.
@@ -24,44 +22,23 @@ pub(super) fn check_url(config: &WebhooksConfig, text: &str) -> Result<Url> {
     let url = Url::parse(text)
         .map_err(|error| refuse(format!("Invalid webhook URL '{}': {error}", shown(text))))?;
     let (scheme, host) = (url.scheme(), url.host_str().unwrap_or_default());
-    if !matches!(scheme, "http" | "https") {
-        let scheme: String = scheme.chars().take(32).collect();
-        let text = format!("Invalid webhook URL scheme: '{scheme}'. Allowed schemes are: https.");
-        return Err(refuse(text));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(refuse("Webhook URL must not carry a user name or password".to_owned()));
-    }
-    if !config.allowed_hosts.iter().any(|entry| covers(entry, scheme, host)) {
-        let text = format!(
+    let why = match config.egress().check(&url) {
+        Ok(()) => return Ok(url),
+        Err(Refusal::Scheme) => {
+            let scheme: String = scheme.chars().take(32).collect();
+            format!("Invalid webhook URL scheme: '{scheme}'. Allowed schemes are: https.")
+        }
+        Err(Refusal::Credentials) => {
+            "Webhook URL must not carry a user name or password".to_owned()
+        }
+        Err(Refusal::Host) => format!(
             "Webhooks may not go to {scheme}://{}: the server's setting \
              registry.webhooks.allowed_hosts does not list it",
             shown(host)
-        );
-        return Err(refuse(text));
-    }
-    let literal = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    if literal.is_ok_and(|address| !config.allow_private_addresses && !is_public(address)) {
-        return Err(refuse(format!("Webhook URL must not name a private address: {host}")));
-    }
-    Ok(url)
-}
-
-/// Whether an entry of the list allows a host by a scheme.
-fn covers(entry: &str, scheme: &str, host: &str) -> bool {
-    let entry = entry.trim().trim_end_matches('/').to_ascii_lowercase();
-    let (wanted, pattern) = entry.split_once("://").unwrap_or(("https", &entry));
-    if wanted != scheme {
-        return false;
-    }
-    let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
-    match pattern.trim_matches(['[', ']']) {
-        "*" => true,
-        pattern => match pattern.strip_prefix("*.") {
-            Some(parent) => host.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.')),
-            None => host == pattern,
-        },
-    }
+        ),
+        Err(Refusal::Private) => format!("Webhook URL must not name a private address: {host}"),
+    };
+    Err(refuse(why))
 }
 
 #[cfg(test)]

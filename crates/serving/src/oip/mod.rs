@@ -12,6 +12,7 @@ pub mod edge;
 mod grpc;
 mod http;
 mod infer;
+pub(crate) mod later;
 pub(crate) mod platform;
 mod rest;
 pub(crate) mod table;

@@ -1,8 +1,5 @@
 //! Files and outcomes that were kept long enough, and those of endpoints that are gone.
 
-use std::collections::HashMap;
-use std::time::Duration;
-
 use falaj_base::{Ctx, EndpointId, ProjectId, Resource, Result, Scope, TenantId, Timestamp};
 use falaj_store::db::Tx;
 use falaj_store::objects::Objects;
@@ -13,8 +10,6 @@ use super::actions::PREDICTION_KEEP;
 use super::{Predictions, store};
 
 const NAME: &str = "prediction-expiry";
-
-const DAY: Duration = Duration::from_hours(24);
 
 /// How much one transaction deletes.
 const FILES_AT_ONCE: usize = 100;
@@ -28,11 +23,12 @@ pub struct Expired {
 }
 
 impl Predictions {
-    /// Deletes what was kept long enough: as long as `days` says for an endpoint, or else as the
-    /// configuration does. What an endpoint that is gone left behind goes at once.
-    pub async fn expire(&self, days: &HashMap<EndpointId, u32>) -> Result<Expired> {
-        let (now, usual) = (self.db().now(), self.config().keep.into());
-        let keep = |endpoint| days.get(&endpoint).map_or(usual, |days| DAY * *days);
+    /// Deletes what was kept long enough: as long as an endpoint says, or else as the configuration
+    /// does. What an endpoint that is gone left behind goes at once.
+    pub async fn expire(&self) -> Result<Expired> {
+        let (now, usual) = (self.db().now(), self.config().keep.get());
+        let own = self.db().read(store::keeps).await?;
+        let keep = |endpoint| own.get(&endpoint).copied().unwrap_or(usual);
         let ever = Timestamp::from_micros(i64::MAX);
         let mut expired = Expired::default();
         for (endpoint, tenant, project) in self.db().read(store::endpoints).await? {

@@ -1,6 +1,5 @@
 //! One file, by its id; and the worker that deletes those kept long enough.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use falaj_base::{Ctx, Error, Result};
@@ -29,6 +28,6 @@ pub(crate) fn expirer(predictions: &Predictions) -> Worker {
     let predictions = predictions.clone();
     Worker::new("prediction-expiry", EVERY, move || {
         let predictions = predictions.clone();
-        async move { predictions.expire(&HashMap::new()).await.map(drop) }
+        async move { predictions.expire().await.map(drop) }
     })
 }

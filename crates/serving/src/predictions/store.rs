@@ -1,9 +1,13 @@
 //! Files of predictions and outcomes as rows.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use falaj_base::{BlobId, EndpointId, ProjectId, Result, TenantId, Timestamp};
+use falaj_base::{
+    BlobId, EndpointId, Error, HumanDuration, ProjectId, Result, TenantId, Timestamp,
+};
 use falaj_store::db::{Row, Tx, Value, params};
+use serde::Deserialize;
 use uuid::Uuid;
 
 use super::outcome::{Came, Outcome};
@@ -118,6 +122,24 @@ pub(super) fn endpoints(tx: &mut Tx<'_>) -> Result<Vec<(EndpointId, TenantId, Pr
         .collect()
 }
 
+/// How long endpoints keep their predictions that say so themselves.
+pub(super) fn keeps(tx: &mut Tx<'_>) -> Result<HashMap<EndpointId, Duration>> {
+    #[derive(Deserialize)]
+    struct Keeps {
+        keep_predictions: Option<HumanDuration>,
+    }
+    let sql = "SELECT id, spec FROM endpoint WHERE spec LIKE '%\"keep_predictions\"%'";
+    let mut keeps = HashMap::new();
+    for row in tx.query(sql, &[])? {
+        let spec: String = row.get("spec")?;
+        let said: Keeps = serde_json::from_str(&spec).map_err(Error::internal)?;
+        if let Some(keep) = said.keep_predictions {
+            keeps.insert(row.get("id")?, keep.get());
+        }
+    }
+    Ok(keeps)
+}
+
 /// Whether the endpoint is still there.
 pub(super) fn lives(tx: &mut Tx<'_>, endpoint: EndpointId) -> Result<bool> {
     let found = tx.query_opt("SELECT id FROM endpoint WHERE id = $1", &params![endpoint])?;
@@ -143,7 +165,7 @@ fn file(row: &Row) -> Result<File> {
 }
 
 fn uuid(bytes: &[u8]) -> Result<Uuid> {
-    Uuid::from_slice(bytes).map_err(falaj_base::Error::internal)
+    Uuid::from_slice(bytes).map_err(Error::internal)
 }
 
 /// The outcomes that are known of some predictions.

@@ -1,6 +1,5 @@
 //! What is offered comes into files, and out of them when its time is over.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,19 +127,24 @@ async fn what_was_kept_long_enough_goes_and_its_blobs_with_it() {
         write(&world).await;
         age(10);
         write(&world).await;
-        let days = HashMap::from([(short.endpoint, 7)]);
-        let expired = world.predictions.expire(&days).await.unwrap();
+        let of = short.endpoint;
+        let say = move |tx: &mut Tx<'_>| {
+            let sql = "UPDATE endpoint SET spec = $2 WHERE id = $1";
+            tx.execute(sql, &params![of, r#"{"variants":[],"keep_predictions":"7d"}"#])
+        };
+        world.db.write(say).await.unwrap();
+        let expired = world.predictions.expire().await.unwrap();
         assert_eq!((expired.files, expired.rows), (1, 2));
         assert_eq!((world.files(&usual).await.len(), world.files(&short).await.len()), (2, 1));
         age(21);
-        assert_eq!(world.predictions.expire(&days).await.unwrap().files, 2);
+        assert_eq!(world.predictions.expire().await.unwrap().files, 2);
         assert_eq!((world.files(&usual).await.len(), world.files(&short).await.len()), (1, 0));
         // An endpoint that is gone leaves nothing behind.
         let gone = usual.endpoint;
         let delete =
             move |tx: &mut Tx<'_>| tx.execute("DELETE FROM endpoint WHERE id = $1", &params![gone]);
         world.db.write(delete).await.unwrap();
-        assert_eq!(world.predictions.expire(&HashMap::new()).await.unwrap().files, 1);
+        assert_eq!(world.predictions.expire().await.unwrap().files, 1);
         assert_eq!(world.count("SELECT COUNT(*) AS n FROM prediction_file").await, 0);
         assert_eq!(world.count("SELECT COUNT(*) AS n FROM blob_ref").await, 0);
         age(30);

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use falaj_inference::Metadata;
+use falaj_oip::{HEADER_LENGTH, Response, Written, client};
 use falaj_tables::{Batch, Limits, Part, Plan, Table, columns_of};
 use futures::{StreamExt, TryStreamExt, stream};
 use reqwest::Method;
@@ -14,7 +16,6 @@ use tokio::sync::mpsc;
 
 use super::Endpoint;
 use super::parts::{Begun, Parts};
-use super::wire::{self, Described};
 use crate::client::bounded;
 use crate::context::Context;
 use crate::exit::{Failure, Result};
@@ -22,7 +23,8 @@ use crate::output::progress::Ticker;
 
 /// About how much one request brings.
 const REQUEST: usize = 4 << 20;
-/// The largest answer that is read.
+/// The largest description of a model, and the largest answer, that are read.
+const MAX_DESCRIPTION: usize = 16 << 20;
 const MAX_ANSWER: usize = 1 << 30;
 /// How often a request is tried, and how long the first pause is.
 const TRIES: u32 = 8;
@@ -42,8 +44,9 @@ pub(super) struct Job {
 
 pub(super) async fn run(ctx: &Context, endpoint: &Endpoint, job: Job) -> Result<()> {
     let table = open(&job.input)?;
-    let told = endpoint.client.json(endpoint.call(Method::GET, &[])?).await?;
-    let described = wire::described(&told)?;
+    let told = endpoint.client.send(endpoint.call(Method::GET, &[])?).await?;
+    let told = bounded(told, MAX_DESCRIPTION).await?;
+    let described = client::read_metadata(&told).map_err(|error| strange(&error))?;
     let plan = Plan::new(table.fields(), &described.inputs, &job.columns)?;
     let groups: Vec<(usize, u64)> =
         table.groups().enumerate().filter(|(_, rows)| *rows > 0).collect();
@@ -107,7 +110,7 @@ struct Work<'a> {
     rows_at_once: usize,
     table: Table,
     plan: Plan,
-    described: Described,
+    described: Metadata,
     told: Told,
 }
 
@@ -175,12 +178,11 @@ impl Work<'_> {
 async fn answered(
     endpoint: &Endpoint,
     plan: &Plan,
-    described: &Described,
+    described: &Metadata,
     keep: &[String],
     batch: Batch,
 ) -> Result<(Batch, String)> {
-    let (length, body) = wire::request(&plan.inputs(&batch)?)?;
-    let answer = asked(endpoint, length, body).await?;
+    let answer = asked(endpoint, client::write_request(&plan.inputs(&batch)?, [])?).await?;
     let answers = columns_of(answer.outputs, &described.outputs)?;
     if answers.rows() != batch.rows() {
         let text = format!("{} answers came for {} rows", answers.rows(), batch.rows());
@@ -195,8 +197,10 @@ async fn answered(
 }
 
 /// Sends a request, again after a while if the server is busy or away: asking twice does no harm.
-async fn asked(endpoint: &Endpoint, length: usize, body: Bytes) -> Result<wire::Answer> {
-    let name = HeaderName::from_static(wire::HEADER_LENGTH);
+async fn asked(endpoint: &Endpoint, request: Written) -> Result<Response> {
+    let Written { header_length, body } = request;
+    let length = header_length.unwrap_or(body.len());
+    let name = HeaderName::from_static(HEADER_LENGTH);
     let mut pause = PAUSE;
     for attempt in 1.. {
         let call = endpoint.call(Method::POST, &["infer"])?;
@@ -206,13 +210,15 @@ async fn asked(endpoint: &Endpoint, length: usize, body: Bytes) -> Result<wire::
             Ok(response) => {
                 let header = response.headers().get(&name).and_then(|value| value.to_str().ok());
                 let told = header.and_then(|text| text.parse().ok());
-                let bytes = bounded(response, MAX_ANSWER).await;
-                bytes.map(|bytes| (told.unwrap_or(bytes.len()), bytes))
+                bounded(response, MAX_ANSWER).await.map(|bytes| (told, bytes))
             }
             Err(failure) => Err(failure),
         };
         match read {
-            Ok((length, bytes)) => return wire::answer(length, bytes.into()),
+            Ok((length, bytes)) => {
+                let read = client::read_response(Bytes::from(bytes), length);
+                return read.map_err(|error| strange(&error));
+            }
             Err(failure) if failure.is_passing() && attempt < TRIES => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(10));
@@ -221,6 +227,11 @@ async fn asked(endpoint: &Endpoint, length: usize, body: Bytes) -> Result<wire::
         }
     }
     Err(Failure::failed("no answer"))
+}
+
+fn strange(error: &falaj_base::Error) -> Failure {
+    Failure::failed(format!("the endpoint's answer cannot be read: {}", error.message()))
+        .hint("is the URL that of a Falaj server? `falaj doctor` checks it")
 }
 
 /// How far it is.

@@ -3,16 +3,15 @@
 //! What must hold: an answer is bounded before it is read; a token goes nowhere but to the server
 //! it is for, and not in the clear; what the server says is checked like what a stranger says.
 
-mod wire;
-
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use falaj_base::{Error, Result, Secret, code};
-use falaj_inference::Metadata;
 use falaj_inference::golden::{Golden, Tolerance, differs};
+use falaj_inference::{Metadata, Tensor, ValueInfo};
+use falaj_oip::{HEADER_LENGTH, Written, client};
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Certificate, Client, RequestBuilder, Response, StatusCode, Url, redirect};
 use tokio::sync::{Semaphore, watch};
@@ -40,8 +39,6 @@ pub struct RemoteConfig {
     pub max_answer: usize,
 }
 
-/// The length of the JSON part of a body that has raw tensors behind it.
-const HEADER_LENGTH: &str = "inference-header-content-length";
 /// How long the description of a model may take to come.
 const DESCRIBED_WITHIN: Duration = Duration::from_secs(30);
 /// The most bytes of a description or of a refusal.
@@ -72,7 +69,7 @@ impl Remote {
         meter: Arc<Meter>,
     ) -> Result<Self> {
         let mut remote = Self {
-            client: client(config)?,
+            client: connection(config)?,
             place: place(config)?,
             token: config.token.clone(),
             max_answer: config.max_answer,
@@ -106,7 +103,7 @@ impl Remote {
     async fn describe(&self) -> Result<Metadata> {
         let response = self.send(self.client.get(self.place.clone())).await?;
         let (_, body) = read(response, MAX_TEXT).await?;
-        wire::metadata(&body).map_err(not_understood)
+        client::read_metadata(&body).map_err(not_understood)
     }
 
     async fn verify(&self, golden: &Golden, timeout: Duration) -> Result<()> {
@@ -138,15 +135,19 @@ impl Remote {
         let started = Instant::now();
         let named = job.outputs.iter().map(|&place| &self.metadata.outputs[place]);
         let wanted: Vec<_> = named.collect();
-        let (header, body) = wire::request(&job.inputs, &wanted)?;
+        let names = wanted.iter().map(|output| output.name.as_str());
+        let Written { header_length, body } = client::write_request(&job.inputs, names)?;
         let mut place = self.place.clone();
         push(&mut place, "infer")?;
         let written = Instant::now();
-        let request = self.client.post(place).header(HEADER_LENGTH, header);
+        let length = header_length.unwrap_or(body.len());
+        let request = self.client.post(place).header(HEADER_LENGTH, length);
         let request = request.header("content-type", "application/octet-stream").body(body);
         let (header, body) = read(self.send(request).await?, self.max_answer).await?;
         let got = Instant::now();
-        let outputs = wire::response(body, header, &wanted).map_err(not_understood)?;
+        let outputs = client::read_response(body, header)
+            .and_then(|answer| chosen(answer.outputs, &wanted))
+            .map_err(not_understood)?;
         let times =
             RunTimes { input: written - started, infer: got - written, output: got.elapsed() };
         self.meter.ran(1, job.rows, times);
@@ -169,8 +170,25 @@ impl Remote {
         let wait = wait.and_then(|value| value.to_str().ok()?.parse().ok());
         let wait = Duration::from_secs(wait.unwrap_or(1).min(3600));
         let (_, body) = read(response, MAX_TEXT).await.unwrap_or_default();
-        Err(refused(status, wire::error(&body), wait))
+        Err(refused(status, client::read_error(&body), wait))
     }
+}
+
+/// The outputs wanted, in their order.
+fn chosen(
+    mut given: Vec<(String, Tensor)>,
+    wanted: &[&ValueInfo],
+) -> Result<Vec<(String, Tensor)>> {
+    let take = |info: &&ValueInfo| {
+        let missing = || Error::invalid("outputs", "incomplete", &info.name);
+        let place = given.iter().position(|(name, _)| *name == info.name).ok_or_else(missing)?;
+        let output = given.swap_remove(place);
+        if output.1.data_type() != info.data_type {
+            return Err(Error::invalid("datatype", output.1.data_type(), info.data_type));
+        }
+        Ok(output)
+    };
+    wanted.iter().map(take).collect()
 }
 
 /// What a refusal of the server means to our caller. That it does not know us or the model is our
@@ -218,7 +236,7 @@ async fn read(mut response: Response, limit: usize) -> Result<(Option<usize>, By
     Ok((header, body.freeze()))
 }
 
-fn client(config: &RemoteConfig) -> Result<Client> {
+fn connection(config: &RemoteConfig) -> Result<Client> {
     let mut builder = Client::builder()
         .redirect(redirect::Policy::none())
         .connect_timeout(config.connect_timeout)

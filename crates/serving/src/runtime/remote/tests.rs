@@ -202,5 +202,5 @@ fn addresses_that_are_refused_and_addresses_that_are_made() {
     let up = RemoteConfig { model: "..".into(), ..config("https://h".into()) };
     assert_eq!(super::place(&up).unwrap_err().field(), Some("model"));
     let pem = RemoteConfig { authorities: Some("x".into()), ..config("https://h".into()) };
-    let _ = super::client(&pem);
+    let _ = super::connection(&pem);
 }
