@@ -170,6 +170,34 @@ impl<S: Send + Sync + 'static> Api<S> {
         F: Future<Output = Result<Response>> + Send,
     {
         let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::POST);
+        let handler = self.streaming(filter, handler);
+        self.routes = self.routes.raw(method, path, action, doc, handler);
+        self
+    }
+
+    /// A method of gRPC, whose handler reads and writes its frames.
+    #[must_use]
+    pub fn grpc<H, F>(
+        mut self,
+        path: &'static str,
+        action: &'static Action,
+        summary: &'static str,
+        handler: H,
+    ) -> Self
+    where
+        H: Fn(Arc<S>, Call, Request) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Result<Response>> + Send,
+    {
+        let handler = self.streaming(MethodFilter::POST, handler);
+        self.routes = self.routes.grpc(path, action, summary, handler);
+        self
+    }
+
+    fn streaming<H, F>(&self, filter: MethodFilter, handler: H) -> MethodRouter
+    where
+        H: Fn(Arc<S>, Call, Request) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Result<Response>> + Send,
+    {
         let (service, places) = (self.service.clone(), self.places.clone());
         let call = move |request: Request| {
             let (service, places, handler) = (service.clone(), places.clone(), handler.clone());
@@ -181,8 +209,7 @@ impl<S: Send + Sync + 'static> Api<S> {
                 result.await.unwrap_or_else(|error| problem_response(&error))
             }
         };
-        self.routes = self.routes.raw(method, path, action, doc, on(filter, call));
-        self
+        on(filter, call)
     }
 
     fn answer<B, R, H, F>(&self, filter: MethodFilter, handler: H) -> MethodRouter

@@ -44,6 +44,22 @@ pub struct TracesConfig {
     /// How much one search reads: traces, and the assessments and spans that it looks into. It ends
     /// there as it does after too many traces.
     pub max_search_size: ByteSize,
+    /// The most evaluation datasets of one project.
+    pub max_datasets: usize,
+    /// The most records of one evaluation dataset.
+    pub max_dataset_records: usize,
+    /// The records of one evaluation dataset together, as they are stored.
+    pub max_dataset_size: ByteSize,
+    /// The largest record of an evaluation dataset, as it is sent.
+    pub max_record_size: ByteSize,
+    /// The most scorers of one experiment, and likewise versions of one scorer.
+    pub max_scorers: usize,
+    /// The largest scorer, as JSON.
+    pub max_scorer_size: ByteSize,
+    /// The most issues of one experiment.
+    pub max_issues: usize,
+    /// The largest issue, as JSON.
+    pub max_issue_size: ByteSize,
 }
 
 impl Default for TracesConfig {
@@ -65,6 +81,14 @@ impl Default for TracesConfig {
             max_search_traces: 1_000_000,
             max_search_span_traces: 50_000,
             max_search_size: ByteSize::gib(4),
+            max_datasets: 10_000,
+            max_dataset_records: 100_000,
+            max_dataset_size: ByteSize::gib(1),
+            max_record_size: ByteSize::mib(4),
+            max_scorers: 1000,
+            max_scorer_size: ByteSize::kib(256),
+            max_issues: 10_000,
+            max_issue_size: ByteSize::kib(256),
         }
     }
 }

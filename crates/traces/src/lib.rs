@@ -8,6 +8,7 @@
 //! - What is added up over a trace (tokens, cost, time) comes from its stored spans, so a span that
 //!   is sent again changes nothing.
 //! - Every change of a trace holds that trace's lock.
+//! - Issues and scorers belong to an experiment like traces; evaluation datasets to the project.
 //!
 //! Not here: experiments and runs (`tracking`), how the protocol and its filters are spelled
 //! (`mlflow`).
@@ -16,10 +17,13 @@ mod access;
 mod actions;
 pub mod assessment;
 pub mod config;
+pub mod evaluation;
+pub mod issue;
 pub mod otlp;
 mod schema;
 pub mod search;
 pub mod span;
+mod sweep;
 pub mod trace;
 
 use std::fmt;
@@ -30,7 +34,10 @@ use falaj_store::db::Db;
 use falaj_tracking::Tracking;
 use falaj_web::Module;
 
-pub use actions::{ACTIONS, TRACE_DELETE, TRACE_READ, TRACE_WRITE};
+pub use actions::{
+    ACTIONS, EVALUATION_DELETE, EVALUATION_READ, EVALUATION_WRITE, TRACE_DELETE, TRACE_READ,
+    TRACE_WRITE,
+};
 pub use config::TracesConfig;
 pub use schema::MIGRATIONS;
 
@@ -78,8 +85,13 @@ pub fn module(traces: &Traces, places: &Places) -> Module {
     Module::new("traces")
         .actions(ACTIONS)
         .routes(otlp::http::routes(service.clone(), places.clone()))
+        .routes(otlp::grpc::routes(service.clone(), places.clone()))
         .routes(trace::http::routes(service.clone(), places.clone()))
         .routes(assessment::http::routes(service.clone(), places.clone()))
-        .routes(search::http::routes(service, places.clone()))
+        .routes(search::http::routes(service.clone(), places.clone()))
+        .routes(evaluation::dataset::http::routes(service.clone(), places.clone()))
+        .routes(evaluation::scorer::http::routes(service.clone(), places.clone()))
+        .routes(issue::http::routes(service, places.clone()))
         .worker(trace::sweeper(traces.db().clone()))
+        .worker(sweep::sweeper(traces.db().clone()))
 }

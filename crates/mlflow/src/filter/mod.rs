@@ -41,7 +41,8 @@ pub use like::Like;
 pub use order::{OrderBy, logged_model_order, parse_order};
 pub use pattern::Pattern;
 pub use schema::{
-    EXPERIMENTS, LOGGED_MODELS, MODEL_VERSIONS, REGISTERED_MODELS, RUNS, Schema, TRACES,
+    EVALUATION_DATASETS, EXPERIMENTS, ISSUES, LOGGED_MODELS, MODEL_VERSIONS, REGISTERED_MODELS,
+    RUNS, Schema, TRACES,
 };
 
 use falaj_base::Result;

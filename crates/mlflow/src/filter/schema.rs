@@ -176,6 +176,33 @@ pub static EXPERIMENTS: Schema = Schema {
     keyed: TEXT_NULL,
 };
 
+/// Read like experiments.
+pub static EVALUATION_DATASETS: Schema = Schema {
+    style: Style::Experiments,
+    entities: SMALL,
+    attributes: &[
+        attribute(&["name"], Kind::Listed, Use::Both),
+        attribute(&["created_time"], Kind::Number, Use::Both),
+        attribute(&["last_update_time"], Kind::Number, Use::Both),
+        attribute(&["created_by"], Kind::Text, Use::Filter),
+        attribute(&["last_updated_by"], Kind::Text, Use::Filter),
+    ],
+    order: &[],
+    keyed: TEXT_NULL,
+};
+
+/// Likewise, and without tags.
+pub static ISSUES: Schema = Schema {
+    style: Style::Experiments,
+    entities: &[("attribute", Entity::Attribute)],
+    attributes: &[
+        attribute(&["status"], Kind::Text, Use::Filter),
+        attribute(&["source_run_id"], Kind::Text, Use::Filter),
+    ],
+    order: &[],
+    keyed: TEXT,
+};
+
 pub static REGISTERED_MODELS: Schema = Schema {
     style: Style::Models,
     entities: SMALL,

@@ -17,11 +17,11 @@ use serde_json::json;
 use super::message::{ExportResponse, PartialSuccess};
 use super::read::{Limits, from_json, from_protobuf};
 use crate::trace::Logged;
-use crate::{TRACE_WRITE, Traces};
+use crate::{TRACE_WRITE, Traces, TracesConfig};
 
 /// Which experiment, and which run, the spans belong to.
-const EXPERIMENT: &str = "x-mlflow-experiment-id";
-const RUN: &str = "x-mlflow-run-id";
+pub(super) const EXPERIMENT: &str = "x-mlflow-experiment-id";
+pub(super) const RUN: &str = "x-mlflow-run-id";
 
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
@@ -48,18 +48,21 @@ async fn export(t: Arc<Traces>, call: Call, request: Request) -> Result<Response
         Error::new(&code::TOO_LARGE, "the body is larger than this route accepts")
             .caused_by(rejection)
     })?;
-    let config = t.config();
-    let limits = Limits {
-        spans: config.max_batch_spans,
-        span_size: config.max_span_size.as_usize(),
-        span_parts: config.max_span_parts,
-    };
+    let limits = limits(t.config());
     let batch = if json { from_json(&body, &limits)? } else { from_protobuf(&body, &limits)? };
     if let Some(why) = batch.why.as_ref().filter(|_| batch.spans.is_empty()) {
         return unusable(format!("Cannot convert OpenTelemetry span to MLflow span: {why}"));
     }
     let logged = t.log_spans(&call, experiment.parse()?, batch, run).await?;
     answer(logged, json)
+}
+
+pub(super) fn limits(config: &TracesConfig) -> Limits {
+    Limits {
+        spans: config.max_batch_spans,
+        span_size: config.max_span_size.as_usize(),
+        span_parts: config.max_span_parts,
+    }
 }
 
 /// A request that can be read and means nothing is answered with 422, as in MLflow.
@@ -86,7 +89,7 @@ fn is_json(headers: &HeaderMap) -> Result<bool> {
     }
 }
 
-fn named(headers: &HeaderMap, name: &'static str) -> Result<Option<String>> {
+pub(super) fn named(headers: &HeaderMap, name: &'static str) -> Result<Option<String>> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let text = value.to_str().ok().map(str::trim).filter(|text| !text.is_empty());
     let text = text.ok_or_else(|| {
@@ -96,11 +99,15 @@ fn named(headers: &HeaderMap, name: &'static str) -> Result<Option<String>> {
 }
 
 /// Nothing, or how many spans were left out and why.
-fn answer(logged: Logged, json: bool) -> Result<Response> {
-    let partial = (logged.rejected > 0).then(|| PartialSuccess {
+pub(super) fn partial(logged: Logged) -> Option<PartialSuccess> {
+    (logged.rejected > 0).then(|| PartialSuccess {
         rejected_spans: i64::try_from(logged.rejected).unwrap_or(i64::MAX),
         error_message: logged.why.unwrap_or_default(),
-    });
+    })
+}
+
+fn answer(logged: Logged, json: bool) -> Result<Response> {
+    let partial = partial(logged);
     let (media, body) = if json {
         let body = partial.map_or_else(
             || json!({}),

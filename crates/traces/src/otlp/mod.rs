@@ -5,6 +5,7 @@
 
 mod convention;
 mod fact;
+pub mod grpc;
 pub mod http;
 mod json;
 pub mod message;

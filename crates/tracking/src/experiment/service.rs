@@ -261,6 +261,14 @@ impl Tracking {
         };
         Ok(all.into_iter().filter(|experiment| visible(&call.place, experiment)).collect())
     }
+
+    /// The experiments that are not in the bin and that the caller may see: their numbers in the
+    /// database, and their ids.
+    pub async fn active_experiments(&self, call: &Call) -> Result<Vec<(i64, ExperimentId)>> {
+        let visible = self.visible_experiments(call).await?.into_iter();
+        let active = visible.filter(|experiment| experiment.stage == Stage::Active);
+        Ok(active.map(|experiment| (experiment.no, experiment.id)).collect())
+    }
 }
 
 fn experiment(
