@@ -48,7 +48,8 @@ BODIES = {
     ("post", f"{PROJECT}/endpoints/{{name}}/outcomes"): {
         "outcomes": [{"prediction": "01999d2c-0000-7000-8000-00000000000a", "value": 1.0}]},
 }
-RAW = {("put", "/v1/tenants/{tenant}/projects/{project}/objects/{name}"): b"bytes"}
+RAW = {("put", "/v1/tenants/{tenant}/projects/{project}/objects/{name}"): b"bytes",
+       ("post", f"{PROJECT}/endpoints/{{name}}/requests"): json.dumps(mlflow_bodies.ROWS).encode()}
 # Not walked: streams that last.
 ENDLESS = {("get", "/v1/events/stream"), ("get", "/v1/tenants/{tenant}/projects/{project}/runs/{run}/follow")}
 
@@ -143,7 +144,7 @@ def is_question(path):
     """MLflow asks some questions by POST."""
     return path.rsplit("/", 1)[-1] in ("search", "search-datasets", "get-latest-versions", "batchGetInfos", "metrics",
                                         "calculate-filter-correlation", "check", "files", "marks", "infer",
-                                        "invocations", "index")
+                                        "invocations", "index", "requests")
 
 
 def test_every_refusal_is_on_record(stage):

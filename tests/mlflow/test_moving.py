@@ -16,7 +16,7 @@ import uuid
 
 import pytest
 
-from falaj import psql
+from engines import psql
 from original import Original
 from server import binary, environment
 

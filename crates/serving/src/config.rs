@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::later::LaterConfig;
 use crate::predictions::PredictionsConfig;
+use crate::remote::RemotesConfig;
 use crate::runtime::FleetConfig;
 
 /// Engines, memory and limits of the models that answer requests.
@@ -42,6 +43,8 @@ pub struct ServingConfig {
     pub predictions: PredictionsConfig,
     /// Requests that are answered later.
     pub later: LaterConfig,
+    /// Servers elsewhere whose models endpoints may serve.
+    pub remote: RemotesConfig,
 }
 
 impl Default for ServingConfig {
@@ -58,6 +61,7 @@ impl Default for ServingConfig {
             profile_timeout: HumanDuration::from_mins(2),
             predictions: PredictionsConfig::default(),
             later: LaterConfig::default(),
+            remote: RemotesConfig::default(),
         }
     }
 }

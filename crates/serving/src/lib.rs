@@ -9,6 +9,7 @@
 //! | [`runtime`] | running models: instances, batches, queues, memory |
 //! | [`oip`] | the protocol's calls, over REST and gRPC |
 //! | [`edge`] | the same protocol from a folder of models, without a database |
+//! | [`remote`] | models that another server computes |
 //! | [`predictions`] | what was predicted, kept for later |
 //! | [`later`] | requests that are taken now and answered later |
 //!
@@ -32,6 +33,7 @@ pub mod oip;
 pub mod predictions;
 pub mod profile;
 mod rate;
+pub mod remote;
 pub mod rollout;
 pub mod runtime;
 mod schema;

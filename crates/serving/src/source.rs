@@ -1,4 +1,4 @@
-//! Models out of the registry.
+//! Models out of the registry, and those that another server computes.
 
 use falaj_base::{Ctx, Error, Result, code};
 use falaj_inference::Limits;
@@ -9,23 +9,33 @@ use futures::future::BoxFuture;
 use crate::config::ServingConfig;
 use crate::endpoint::Target;
 use crate::profile::{self, Files};
+use crate::remote::RemotesConfig;
 use crate::runtime::{Fetched, ModelKey, Source};
 
 /// Fetches what an endpoint runs. Who may call the endpoint was decided before.
 pub(crate) struct Registered {
     registry: Registry,
     limits: Limits,
+    remotes: RemotesConfig,
 }
 
 impl Registered {
     pub(crate) fn new(registry: Registry, config: &ServingConfig) -> Self {
-        Self { registry, limits: config.model_limits() }
+        Self { registry, limits: config.model_limits(), remotes: config.remote.clone() }
     }
 
     async fn fetched(&self, key: &ModelKey) -> Result<Fetched> {
         let target = Target::of(key)?;
         let ctx = Ctx::system("serving");
         let project = self.registry.tenancy().project_by_id(&ctx, target.project).await?;
+        if let Some(remote) = &target.remote {
+            return Ok(Fetched {
+                model: self.remotes.place(remote, &project.tenant).await?.into(),
+                golden: None,
+                batch_invariant: false,
+                settings: target.runs.settings(),
+            });
+        }
         let version =
             self.registry.version_of(&ctx, &project, target.model, target.version).await?;
         let files = Files::check(&self.registry, &ctx, &project, &version).await?;

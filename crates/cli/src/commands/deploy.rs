@@ -25,11 +25,25 @@ use crate::exit::{Failure, Result};
     falaj deploy churn/3 --name churn --also next=churn/4:10 --weight 90\n  \
     falaj deploy churn/3 --name churn --also next=churn/4 --canary next\n  \
     falaj deploy churn/3 --name churn --shadow next=churn/4:0.1\n  \
+    falaj deploy --remote https://triton.example.com --remote-model resnet --name resnet\n  \
     falaj deploy --spec endpoint.json --name churn")]
 pub(crate) struct Deploy {
     /// The model: `NAME@ALIAS`, `NAME/VERSION`, or `NAME` for its newest version.
-    #[arg(required_unless_present = "spec", value_parser = Which::parse)]
+    #[arg(required_unless_present_any = ["spec", "remote"], conflicts_with = "remote",
+          value_parser = Which::parse)]
     model: Option<Which>,
+    /// A model on another server of the Open Inference Protocol: its URL, up to before `/v2`.
+    #[arg(long, value_name = "URL", conflicts_with = "spec")]
+    remote: Option<String>,
+    /// What the other server calls the model; the endpoint's own name if absent.
+    #[arg(long, value_name = "NAME", requires = "remote")]
+    remote_model: Option<String>,
+    /// The version on the other server; it decides if absent.
+    #[arg(long, value_name = "VERSION", requires = "remote")]
+    remote_version: Option<String>,
+    /// The name of the token for the other server, as the configuration of this one has it.
+    #[arg(long, value_name = "NAME", requires = "remote")]
+    remote_token: Option<String>,
     /// The name under which it answers: 1 to 63 of a-z, 0-9 and -.
     #[arg(long)]
     name: String,
@@ -69,6 +83,15 @@ pub(crate) struct Deploy {
     /// The share of requests to keep with their answers, 0 to 1.
     #[arg(long, value_name = "SHARE", conflicts_with = "spec")]
     log: Option<f64>,
+    /// How long those are kept, such as 7d; as the server is configured if absent.
+    #[arg(long, value_name = "TIME", conflicts_with = "spec")]
+    keep_log: Option<String>,
+    /// How often one caller may ask in a second, by its token.
+    #[arg(long, value_name = "PER_SECOND", conflicts_with = "spec")]
+    rate: Option<f64>,
+    /// How often one caller may ask at once, after it was quiet; as often as in a second if absent.
+    #[arg(long, value_name = "N", requires = "rate")]
+    burst: Option<u32>,
     /// The whole specification as a JSON file.
     #[arg(long, value_name = "FILE")]
     spec: Option<PathBuf>,
@@ -89,14 +112,28 @@ impl Deploy {
         ctx.output.record(&endpoint::shown(made), COLUMNS)
     }
 
+    /// A variant that another server computes.
+    fn elsewhere(&self) -> Option<Value> {
+        let remote = fields([
+            ("url", Some(Value::from(self.remote.as_deref()?))),
+            ("model", Some(self.remote_model.as_deref().unwrap_or(&self.name).into())),
+            ("version", self.remote_version.as_deref().map(Value::from)),
+            ("token", self.remote_token.as_deref().map(Value::from)),
+        ]);
+        Some(json!({ "name": "main", "remote": remote, "weight": self.weight }))
+    }
+
     fn written(&self) -> Value {
         let main = self.model.as_ref().map(|which| which.variant("main", self.weight));
+        let main = main.or_else(|| self.elsewhere());
         let also = self.also.iter().map(|also| also.which.variant(&also.name, also.weight));
         let shadows = self.shadow.iter().map(|shadow| {
             let mut variant = shadow.which.variant(&shadow.name, 0.0);
             variant["shadow"] = shadow.weight.into();
             variant
         });
+        let burst = ("burst", self.burst.map(Value::from));
+        let rate = self.rate.map(|rate| fields([("per_second", Some(rate.into())), burst]));
         let batch = fields([
             ("max_rows", self.max_batch.map(Value::from)),
             ("delay", self.batch_delay.as_deref().map(Value::from)),
@@ -113,6 +150,8 @@ impl Deploy {
             ("strategy", self.strategy.written()),
             ("runs", Some(runs)),
             ("log", self.log.map(Value::from)),
+            ("keep_predictions", self.keep_log.as_deref().map(Value::from)),
+            ("rate", rate),
         ])
     }
 }

@@ -166,7 +166,11 @@ fn asked(variant: &Value) -> String {
         (None, Some(alias)) => format!("@{alias}"),
         (None, None) => String::new(),
     };
-    format!("{}={}{which}:{}", text("name"), text("model"), variant["weight"])
+    let model = match (variant["remote"]["model"].as_str(), variant["remote"]["url"].as_str()) {
+        (Some(model), Some(url)) => format!("{model} at {url}"),
+        _ => text("model") + &which,
+    };
+    format!("{}={model}:{}", text("name"), variant["weight"])
 }
 
 /// Adds what a table shows of an endpoint.
@@ -177,7 +181,7 @@ pub(super) fn shown(mut endpoint: Value) -> Value {
         running
             .iter()
             .find(|running| running["variant"] == variant["name"])
-            .map(|running| running["version"].clone())
+            .map(|running| running.get("remote").unwrap_or(&running["version"]).clone())
     };
     let serves = variants.iter().map(|variant| {
         format!("{} (version {})", asked(variant), version(variant).unwrap_or_default())

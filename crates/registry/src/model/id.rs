@@ -11,6 +11,9 @@ use uuid::Uuid;
 pub struct RegisteredId(Uuid);
 
 impl RegisteredId {
+    /// The id of no model: for what stands where one is expected and is not registered.
+    pub const NONE: Self = Self(Uuid::nil());
+
     pub(crate) fn new() -> Self {
         Self(Uuid::now_v7())
     }

@@ -35,7 +35,11 @@ pub struct Running {
     pub variant: Name,
     #[schemars(with = "String")]
     pub(crate) model: RegisteredId,
+    /// The registered version; 0 for a model on another server.
     pub version: i64,
+    /// What answers of a model on another server call its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<String>,
     /// Whether requests may share a run.
     pub batches: bool,
     pub since: Timestamp,
@@ -51,6 +55,13 @@ pub struct Running {
     pub held_back: Option<String>,
 }
 
+impl Running {
+    /// The version, as clients read it.
+    pub(crate) fn version(&self) -> String {
+        self.remote.clone().unwrap_or_else(|| self.version.to_string())
+    }
+}
+
 impl Endpoint {
     /// What everything about it is authorised on.
     pub(crate) fn resource(&self, project: &Project) -> Resource {
@@ -63,7 +74,7 @@ impl Endpoint {
             .running
             .iter()
             .map(|running| {
-                let version = running.version.to_string();
+                let version = running.version();
                 json!({ "variant": running.variant, "version": version, "share": running.share })
             })
             .collect();

@@ -9,6 +9,7 @@ use falaj_registry::model::RegisteredId;
 use serde::{Deserialize, Serialize};
 
 use super::spec::Runs;
+use crate::remote::Remote;
 use crate::runtime::ModelKey;
 
 /// What a key stands for.
@@ -19,6 +20,9 @@ pub(crate) struct Target {
     pub(crate) version: i64,
     pub(crate) batches: bool,
     pub(crate) runs: Runs,
+    /// What another server computes, in place of a version of a registered model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) remote: Option<Remote>,
 }
 
 pub(crate) fn key_of(target: &Target) -> Result<ModelKey> {

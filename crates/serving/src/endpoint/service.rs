@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::endpoint::{Endpoint, Running, resource};
 use super::spec::Spec;
 use super::store;
+use super::users::hold_new;
 use crate::{ENDPOINT_DELETE, ENDPOINT_READ, ENDPOINT_WRITE, Serving, rollout};
 
 /// How many revisions are shown.
@@ -235,7 +236,9 @@ impl Serving {
                 let (before, asked) =
                     (old.as_ref().map(Endpoint::shown), old.as_ref().map(|old| old.revision));
                 let round = old.as_ref().map(rollout::round_of);
+                let known = old.as_ref().map(|old| old.running.clone()).unwrap_or_default();
                 let mut endpoint = change(tx, old, &mut act)?;
+                hold_new(tx, &known, &endpoint.running)?;
                 rollout::begin(tx, id, round, &mut endpoint)?;
                 store::put(tx, id, &endpoint)?;
                 if asked != Some(endpoint.revision) {

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::rate::Rate;
+use crate::remote::Remote;
 use crate::rollout::Strategy;
 use crate::runtime::{Batching, Settings};
 
@@ -44,9 +45,13 @@ pub struct Spec {
 #[serde(deny_unknown_fields)]
 pub struct Variant {
     pub name: Name,
-    /// The registered model.
-    #[schemars(length(min = 1, max = 256))]
+    /// The registered model; none for one on another server.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 256))]
     pub model: String,
+    /// A model that another server computes, in place of a registered one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<Remote>,
     /// The version's number; without it and without an alias the newest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<i64>,
@@ -213,6 +218,20 @@ impl Spec {
 
 impl Variant {
     fn check(&self) -> std::result::Result<(), (&'static str, String, &'static str)> {
+        match &self.remote {
+            None if self.model.is_empty() => {
+                return Err(("model", "missing".to_owned(), "a registered model, or `remote`"));
+            }
+            Some(_) if !self.model.is_empty() => {
+                return Err(("remote", "beside a model".to_owned(), "a model or a remote one"));
+            }
+            Some(_) if self.version.is_some() || self.alias.is_some() => {
+                let allowed = "nothing beside `remote`, which has a version of its own";
+                return Err(("version", "beside a remote model".to_owned(), allowed));
+            }
+            Some(remote) => remote.check()?,
+            None => {}
+        }
         if self.version.is_some() && self.alias.is_some() {
             return Err(("alias", "beside a version".to_owned(), "a version or an alias"));
         }
@@ -238,6 +257,7 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let variant = json!({ "name": "a", "model": "m", "version": 1 });
+        let far = json!({ "url": "https://h", "model": "m" });
         for (spec, field) in [
             (json!({ "variants": [] }), "variants"),
             (json!({ "variants": [variant, variant] }), "variants[1].name"),
@@ -256,6 +276,19 @@ mod tests {
             (
                 json!({ "variants": [{ "name": "a", "model": "m", "weight": 0.0 }] }),
                 "variants.weight",
+            ),
+            (json!({ "variants": [{ "name": "a" }] }), "variants[0].model"),
+            (
+                json!({ "variants": [{ "name": "a", "model": "m", "remote": far }] }),
+                "variants[0].remote",
+            ),
+            (
+                json!({ "variants": [{ "name": "a", "version": 1, "remote": far }] }),
+                "variants[0].version",
+            ),
+            (
+                json!({ "variants": [{ "name": "a", "remote": { "url": "x", "model": "m" } }] }),
+                "variants[0].remote.url",
             ),
             (json!({ "variants": [variant], "log": 1.5 }), "log"),
             (json!({ "variants": [variant], "keep_predictions": "3651d" }), "keep_predictions"),

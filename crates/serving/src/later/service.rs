@@ -288,11 +288,13 @@ impl Serving {
         let endpoint = self.seen(ctx, project, name, &ENDPOINT_PREDICT).await?;
         let of = endpoint.id;
         let found = self.db().read(move |tx| store::find(tx, of, id)).await?;
-        let theirs = |row: &Row| {
-            row.submitter == ctx.principal.id
-                || ctx.allows(&ENDPOINT_WRITE, &endpoint.resource(project))
-        };
-        let row = found.filter(theirs).ok_or_else(|| Error::not_found("request", id))?;
+        let absent = || Error::not_found("request", id);
+        let row = found.ok_or_else(absent)?;
+        if row.submitter != ctx.principal.id {
+            // A refusal goes on record, and reads like one that is not there.
+            let resource = endpoint.resource(project);
+            ctx.authorize(&ENDPOINT_WRITE, &resource).await.map_err(|_| absent())?;
+        }
         Ok((endpoint, row))
     }
 }

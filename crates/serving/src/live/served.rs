@@ -150,11 +150,12 @@ impl Endpoint {
                 version: running.version,
                 batches: running.batches,
                 runs: self.spec.runs.clone(),
+                remote: self.variant(&running.variant).and_then(|variant| variant.remote.clone()),
             };
             let share = shares.iter().find(|(name, _)| *name == running.variant);
             Ok(Arm {
                 variant: running.variant.clone(),
-                version: running.version.to_string().into(),
+                version: running.version().into(),
                 key: key_of(&target)?,
                 weight: share.map_or(0.0, |(_, share)| *share),
                 columns: running.columns.clone().into(),

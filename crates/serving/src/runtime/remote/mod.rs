@@ -12,6 +12,7 @@ use falaj_base::{Error, Result, Secret, code};
 use falaj_inference::golden::{Golden, Tolerance, differs};
 use falaj_inference::{Metadata, Tensor, ValueInfo};
 use falaj_oip::{HEADER_LENGTH, Written, client};
+use falaj_registry::egress::Guarded;
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Certificate, Client, RequestBuilder, Response, StatusCode, Url, redirect};
 use tokio::sync::{Semaphore, watch};
@@ -37,6 +38,8 @@ pub struct RemoteConfig {
     pub connect_timeout: Duration,
     /// The most bytes of an answer.
     pub max_answer: usize,
+    /// Who says which addresses a name may stand for; without it, any.
+    pub resolver: Option<Guarded>,
 }
 
 /// How long the description of a model may take to come.
@@ -239,8 +242,12 @@ async fn read(mut response: Response, limit: usize) -> Result<(Option<usize>, By
 fn connection(config: &RemoteConfig) -> Result<Client> {
     let mut builder = Client::builder()
         .redirect(redirect::Policy::none())
+        .no_proxy()
         .connect_timeout(config.connect_timeout)
         .user_agent(concat!("falaj/", env!("CARGO_PKG_VERSION")));
+    if let Some(resolver) = config.resolver {
+        builder = builder.dns_resolver(resolver);
+    }
     if let Some(pem) = &config.authorities {
         let trusted = Certificate::from_pem_bundle(pem.as_bytes());
         let wrong = |_| Error::invalid("authorities", "no certificates", "PEM");

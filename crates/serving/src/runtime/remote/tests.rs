@@ -107,6 +107,7 @@ fn config(url: String) -> RemoteConfig {
         authorities: None,
         connect_timeout: 1000 * MS,
         max_answer: 1 << 16,
+        resolver: None,
     }
 }
 
