@@ -88,10 +88,10 @@ pub(crate) struct Deploy {
     keep_log: Option<String>,
     /// How often one caller may ask in a second, by its token.
     #[arg(long, value_name = "PER_SECOND", conflicts_with = "spec")]
-    rate: Option<f64>,
+    max_rate: Option<f64>,
     /// How often one caller may ask at once, after it was quiet; as often as in a second if absent.
-    #[arg(long, value_name = "N", requires = "rate")]
-    burst: Option<u32>,
+    #[arg(long, value_name = "N", requires = "max_rate")]
+    max_burst: Option<u32>,
     /// The whole specification as a JSON file.
     #[arg(long, value_name = "FILE")]
     spec: Option<PathBuf>,
@@ -132,8 +132,8 @@ impl Deploy {
             variant["shadow"] = shadow.weight.into();
             variant
         });
-        let burst = ("burst", self.burst.map(Value::from));
-        let rate = self.rate.map(|rate| fields([("per_second", Some(rate.into())), burst]));
+        let burst = ("burst", self.max_burst.map(Value::from));
+        let rate = self.max_rate.map(|rate| fields([("per_second", Some(rate.into())), burst]));
         let batch = fields([
             ("max_rows", self.max_batch.map(Value::from)),
             ("delay", self.batch_delay.as_deref().map(Value::from)),

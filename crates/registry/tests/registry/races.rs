@@ -1,5 +1,8 @@
 //! Two at once, on the same thing: one of them is told.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use falaj_base::Principal;
 use falaj_registry::RegistryConfig;
 use falaj_testkit::database::{Database, each_place};
@@ -115,6 +118,27 @@ async fn a_webhook_that_is_deleted_leaves_nothing_behind() {
         ok(world.post("/webhooks", body).await);
         world.meanwhile(("webhooks", ""), "DELETE FROM webhook", world.model("a")).await;
         assert_eq!(world.count(waiting).await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_version_that_somebody_begins_to_use_is_not_deleted() {
+    each_place(async |database| {
+        let world = World::new(database).await;
+        world.model("a").await;
+        world.version("a").await;
+        let used = Arc::new(AtomicBool::new(false));
+        let body = json!({"name": "a", "version": "1"});
+        let delete = world.delete("/model-versions/delete", body.clone());
+        let (there, (status, answer)) = world.used_meanwhile("a", used.clone(), delete).await;
+        assert!(there);
+        assert_eq!(status, 409, "who deletes waits, and then finds it in use: {answer}");
+        // Nobody uses it any more; and once it is gone, nobody begins to.
+        used.store(false, Ordering::SeqCst);
+        ok(world.delete("/model-versions/delete", body).await);
+        let (there, ()) = world.used_meanwhile("a", used, async {}).await;
+        assert!(!there);
     })
     .await;
 }

@@ -1,22 +1,25 @@
 //! The registry and what it stands on, called as a client would.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
 use axum::{Extension, Router};
 use falaj_base::{
-    Action, ByteSize, Clock, Ctx, Error, Gate, Name, Principal, PrincipalId, RequestInfo, Resource,
-    Result,
+    Action, ByteSize, Clock, Ctx, Error, Gate, Name, Principal, PrincipalId, ProjectId,
+    RequestInfo, Resource, Result,
 };
 use falaj_governance::audit::ReadLog;
 use falaj_governance::epoch::{self, Epoch};
 use falaj_governance::residency::{self, Residency};
 use falaj_governance::tenancy::{self, NewProject, Tenancy};
 use falaj_mlflow::{Places, edge};
+use falaj_registry::in_use::{Users, hold};
+use falaj_registry::model::RegisteredId;
 use falaj_registry::{Registry, RegistryConfig};
-use falaj_store::db::{DatabaseConfig, Db, Tx};
+use falaj_store::db::{DatabaseConfig, Db, Tx, params};
 use falaj_store::objects::{Objects, ObjectsConfig};
 use falaj_store::{keys, objects};
 use falaj_testkit::database::Database;
@@ -37,6 +40,21 @@ pub(crate) struct World {
     reads: ReadLog,
     registry: Registry,
     _folder: tempfile::TempDir,
+}
+
+/// Says that versions are in use once they are.
+struct Somebody(Arc<AtomicBool>);
+
+impl Users for Somebody {
+    fn user_of(
+        &self,
+        _: &mut Tx<'_>,
+        _: ProjectId,
+        _: RegisteredId,
+        _: Option<i64>,
+    ) -> Result<Option<String>> {
+        Ok(self.0.load(Ordering::SeqCst).then(|| "somebody".to_owned()))
+    }
 }
 
 /// A reply: its status and what it says.
@@ -300,6 +318,34 @@ impl World {
         let (other, answer) = tokio::join!(other, requested);
         other.unwrap();
         answer
+    }
+
+    /// Somebody begins to use the version 1 of a model while a request is under way; tells whether
+    /// it was there, and what the request was answered.
+    pub(crate) async fn used_meanwhile<T>(
+        &self,
+        model: &'static str,
+        used: Arc<AtomicBool>,
+        request: impl Future<Output = T>,
+    ) -> (bool, T) {
+        self.registry.set_users(Arc::new(Somebody(used.clone())));
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let begin = self.db.write(move |tx| {
+            let id = "SELECT id FROM registered_model WHERE name = $1";
+            let id = tx.query_one(id, &params![model])?.get("id")?;
+            let there = hold(tx, id, 1)?;
+            begun.send(()).unwrap();
+            // Long enough for the request to have looked and to wait.
+            std::thread::sleep(Duration::from_millis(400));
+            used.store(there, Ordering::SeqCst);
+            Ok(there)
+        });
+        let requested = async {
+            has_begun.await.unwrap();
+            request.await
+        };
+        let (there, answer) = tokio::join!(begin, requested);
+        (there.unwrap(), answer)
     }
 
     /// Lets a millisecond pass, so that times tell what came first.
