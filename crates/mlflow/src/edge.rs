@@ -68,20 +68,24 @@ const FOLDERS: &str = "/api/2.0/mlflow-artifacts/artifacts/";
 fn is_mlflows(path: &str) -> bool {
     let rest = path.strip_prefix("/api/2.0/").or_else(|| path.strip_prefix("/api/3.0/"));
     rest.is_some_and(|rest| rest.starts_with("mlflow"))
-        || matches!(path, "/get-artifact" | "/model-versions/get-artifact" | "/v1/traces")
+        || matches!(
+            path,
+            "/get-artifact" | "/model-versions/get-artifact" | "/v1/traces" | "/graphql"
+        )
         || (path.starts_with("/endpoints/") && path.ends_with("/invocations"))
 }
 
 /// The path that is routed, where it differs from the one that was asked for.
 fn routed(uri: &Uri) -> Option<(Option<PathPlace>, Uri)> {
-    let whole = uri.path_and_query()?.as_str();
+    let asked = uri.path_and_query()?.as_str();
+    let whole = without_more_slashes(asked);
     let (place, rest) = match prefix(whole) {
         Some((place, rest)) => (Some(place), rest),
         None => (None, whole),
     };
     let api = match rest.strip_prefix("/ajax-api/") {
         Some(tail) => Some(format!("/api/{tail}")),
-        None if place.is_some() => Some(rest.to_owned()),
+        None if place.is_some() || whole != asked => Some(rest.to_owned()),
         None => None,
     };
     // Clients name a folder of artifacts with a slash behind it, and the inference protocol writes
@@ -93,6 +97,15 @@ fn routed(uri: &Uri) -> Option<(Option<PathPlace>, Uri)> {
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(rewritten.parse::<PathAndQuery>().ok()?);
     Some((place, Uri::from_parts(parts).ok()?))
+}
+
+/// A path of the protocol from its last leading slash on: MLflow's clients put together an address
+/// that ends with a slash and a path that begins with one.
+fn without_more_slashes(asked: &str) -> &str {
+    let more = asked.bytes().take_while(|byte| *byte == b'/').count().saturating_sub(1);
+    let less = asked.get(more..).unwrap_or(asked);
+    let path = less.split('?').next().unwrap_or(less);
+    if path.starts_with("/ajax-api/") || is_mlflows(path) { less } else { asked }
 }
 
 /// Splits `/t/acme/vision/api/…` into the place and the rest.
@@ -122,6 +135,8 @@ mod tests {
                 "/api/2.0/mlflow-artifacts/artifacts/1/run",
             ),
             ("/v2/", None, "/v2"),
+            ("//get-artifact?path=a//b", None, "/get-artifact?path=a//b"),
+            ("///ajax-api/2.0/mlflow/x", None, "/api/2.0/mlflow/x"),
             ("/t/acme/vision/v2/", Some("acme/vision"), "/v2"),
         ] {
             let (found, uri) = routed(&asked.parse().unwrap()).unwrap();
@@ -133,8 +148,15 @@ mod tests {
 
     #[test]
     fn everything_else_stays_as_it_is() {
-        for path in ["/", "/v1/tenants", "/api/2.0/mlflow/x", "/t/acme", "/t/A/b/api/x", "/t//x/y"]
-        {
+        for path in [
+            "/",
+            "/v1/tenants",
+            "//v1/tenants",
+            "/api/2.0/mlflow/x",
+            "/t/acme",
+            "/t/A/b/api/x",
+            "/t//x/y",
+        ] {
             assert!(routed(&path.parse().unwrap()).is_none(), "{path}");
         }
     }

@@ -19,4 +19,4 @@ mod routes;
 pub mod wire;
 
 pub use place::{Place, Places};
-pub use routes::{Api, Call};
+pub use routes::{Api, Call, asked};

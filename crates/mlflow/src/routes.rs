@@ -240,6 +240,23 @@ impl<S: Send + Sync + 'static> From<Api<S>> for Vec<Endpoint> {
     }
 }
 
+/// Answers a question that came in another envelope as the endpoint would.
+pub async fn asked<S, B, R, H, F>(
+    service: Arc<S>,
+    call: &Call,
+    input: &[u8],
+    handler: H,
+) -> Result<serde_json::Value>
+where
+    B: DeserializeOwned,
+    R: Serialize,
+    H: FnOnce(Arc<S>, Call, B) -> F,
+    F: Future<Output = Result<R>>,
+{
+    let reply = handler(service, call.clone(), wire::from_json(input)?).await?;
+    serde_json::to_value(reply).map_err(Error::internal)
+}
+
 /// Who asks, and about what.
 async fn open(places: &Places, request: Request) -> Result<(Call, Request)> {
     let (parts, body) = request.into_parts();

@@ -86,6 +86,7 @@ pub fn modules(services: &Services, config: &Config) -> Vec<Module> {
         falaj_tracking::module(&services.tracking, &services.places, &services.artifact_urls),
         falaj_registry::module(&services.registry, &services.places),
         falaj_traces::module(&services.traces, &services.places),
+        falaj_graphql::module(&services.registry, &services.places),
         falaj_serving::module(&services.serving, &services.places),
         the_backup(services, config),
     ]

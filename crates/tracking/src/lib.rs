@@ -15,6 +15,7 @@
 pub mod access;
 mod actions;
 pub mod artifact;
+pub mod ask;
 pub mod config;
 pub mod console;
 pub mod dataset;

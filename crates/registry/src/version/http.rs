@@ -7,7 +7,7 @@ use axum::response::Response;
 use falaj_base::Result;
 use falaj_mlflow::error::{missing, required_text};
 use falaj_mlflow::names::check_path;
-use falaj_mlflow::{Api, Call, Places, wire as read};
+use falaj_mlflow::{Api, Call, Places, asked, wire as read};
 use falaj_tracking::artifact::http::serve;
 use falaj_web::{Doc, Endpoint};
 use http::Method;
@@ -227,6 +227,15 @@ struct Search {
     order_by: Vec<String>,
     #[serde(alias = "pageToken")]
     page_token: Option<String>,
+}
+
+/// The same question in another envelope: the fields that `input` holds, as a JSON object.
+pub async fn ask_versions(
+    registry: &Registry,
+    call: &Call,
+    input: &[u8],
+) -> Result<serde_json::Value> {
+    asked(Arc::new(registry.clone()), call, input, search).await
 }
 
 async fn search(r: Arc<Registry>, call: Call, query: Search) -> Result<Found> {

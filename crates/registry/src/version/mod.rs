@@ -14,6 +14,7 @@ mod transition;
 #[allow(clippy::module_inception, reason = "the noun of this folder")]
 mod version;
 
+pub use http::ask_versions;
 pub(crate) use keeper::Versions;
 pub use search::VersionSearch;
 pub use service::NewVersion;

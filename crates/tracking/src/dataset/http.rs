@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use falaj_base::Result;
 use falaj_mlflow::error::{missing, refused, required, required_text, too_long};
-use falaj_mlflow::{Api, Call, Places, wire as read};
+use falaj_mlflow::{Api, Call, Places, asked, wire as read};
 use falaj_web::Endpoint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -130,6 +130,11 @@ struct Summary {
 struct Summaries {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     dataset_summaries: Vec<Summary>,
+}
+
+/// The same question in another envelope.
+pub(crate) async fn ask(t: Arc<Tracking>, call: &Call, input: &[u8]) -> Result<serde_json::Value> {
+    asked(t, call, input, summaries).await
 }
 
 async fn summaries(t: Arc<Tracking>, call: Call, body: SearchDatasets) -> Result<Summaries> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use falaj_base::Result;
 use falaj_mlflow::error::required_text;
-use falaj_mlflow::{Api, Call, Places};
+use falaj_mlflow::{Api, Call, Places, asked};
 use falaj_web::Endpoint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -145,6 +145,11 @@ impl From<Experiment> for ExperimentInfo {
 #[derive(Debug, Serialize, JsonSchema)]
 struct Shown {
     experiment: ExperimentInfo,
+}
+
+/// The same question in another envelope.
+pub(crate) async fn ask(t: Arc<Tracking>, call: &Call, input: &[u8]) -> Result<serde_json::Value> {
+    asked(t, call, input, get).await
 }
 
 async fn get(t: Arc<Tracking>, call: Call, query: ById) -> Result<Shown> {

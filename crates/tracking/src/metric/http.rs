@@ -8,7 +8,7 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use falaj_base::{Error, Result};
 use falaj_mlflow::error::{invalid, refused, required_text};
-use falaj_mlflow::{Api, Call, Places, wire as read};
+use falaj_mlflow::{Api, Call, Places, asked, wire as read};
 use falaj_web::{Doc, Endpoint};
 use futures::StreamExt;
 use http::{Method, header};
@@ -209,17 +209,23 @@ async fn bulk(t: Arc<Tracking>, call: Call, query: Bulk) -> Result<BulkPoints> {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 struct Interval {
-    #[serde(deserialize_with = "read::list")]
+    #[serde(alias = "runIds", deserialize_with = "read::list")]
     run_ids: Vec<String>,
+    #[serde(alias = "metricKey")]
     metric_key: Option<String>,
-    #[serde(deserialize_with = "read::int")]
+    #[serde(alias = "startStep", deserialize_with = "read::int")]
     start_step: Option<i64>,
-    #[serde(deserialize_with = "read::int")]
+    #[serde(alias = "endStep", deserialize_with = "read::int")]
     end_step: Option<i64>,
-    #[serde(deserialize_with = "read::int")]
+    #[serde(alias = "maxResults", deserialize_with = "read::int")]
     max_results: Option<i64>,
     /// `spikes` keeps the lowest and highest point of every stretch.
     sampling: Option<String>,
+}
+
+/// The same question in another envelope.
+pub(crate) async fn ask(t: Arc<Tracking>, call: &Call, input: &[u8]) -> Result<serde_json::Value> {
+    asked(t, call, input, interval).await
 }
 
 async fn interval(t: Arc<Tracking>, call: Call, query: Interval) -> Result<Points> {

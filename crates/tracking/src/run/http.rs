@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use falaj_base::Result;
 use falaj_mlflow::error::{invalid, missing, required, required_text};
-use falaj_mlflow::{Api, Call, Places, wire as read};
+use falaj_mlflow::{Api, Call, Places, asked, wire as read};
 use falaj_web::Endpoint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -91,6 +91,11 @@ impl ById {
     fn id(self) -> Result<String> {
         run_id(self.run_id, self.run_uuid)
     }
+}
+
+/// The same question in another envelope.
+pub(crate) async fn ask(t: Arc<Tracking>, call: &Call, input: &[u8]) -> Result<serde_json::Value> {
+    asked(t, call, input, get).await
 }
 
 async fn get(t: Arc<Tracking>, call: Call, query: ById) -> Result<Shown> {

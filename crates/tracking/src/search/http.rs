@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use falaj_base::Result;
 use falaj_mlflow::error::{invalid, refused};
-use falaj_mlflow::{Api, Call, Places, wire as read};
+use falaj_mlflow::{Api, Call, Places, asked, wire as read};
 use falaj_web::Endpoint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,11 @@ struct FoundRuns {
     runs: Vec<RunShape>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_page_token: Option<String>,
+}
+
+/// The same question in another envelope.
+pub(crate) async fn ask(t: Arc<Tracking>, call: &Call, input: &[u8]) -> Result<serde_json::Value> {
+    asked(t, call, input, runs).await
 }
 
 async fn runs(t: Arc<Tracking>, call: Call, body: SearchRuns) -> Result<FoundRuns> {

@@ -15,6 +15,7 @@ use falaj_web::{Doc, Endpoint};
 use super::grant::SignedUrls;
 use crate::Tracking;
 
+pub(crate) use run::ask;
 pub use run::{Listed, PageQuery};
 pub use serve::serve;
 

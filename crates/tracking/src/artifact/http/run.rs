@@ -6,7 +6,7 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use falaj_base::{Error, Result, code};
 use falaj_mlflow::error::{invalid, refused, required_text};
-use falaj_mlflow::{Api, Call, Places, wire};
+use falaj_mlflow::{Api, Call, Places, asked, wire};
 use falaj_store::objects::Expected;
 use falaj_web::upload::{announced, pieces};
 use falaj_web::{Doc, Endpoint};
@@ -113,6 +113,11 @@ struct List {
     which: InRun,
     #[serde(flatten)]
     page: PageQuery,
+}
+
+/// The same question in another envelope.
+pub(crate) async fn ask(t: Arc<Tracking>, call: &Call, input: &[u8]) -> Result<serde_json::Value> {
+    asked(t, call, input, list).await
 }
 
 async fn list(t: Arc<Tracking>, call: Call, query: List) -> Result<Listed> {
