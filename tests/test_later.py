@@ -15,7 +15,7 @@ import pytest
 
 from deployed import ROWS, TURNED, Far, Listener, deploy, place, register, running, until
 from engines import ENGINES, OnEngine
-from server import binary, environment
+from server import Server, binary, environment
 
 # Hosts in this process, and little patience with servers that died.
 SETTINGS = {
@@ -355,3 +355,44 @@ def test_the_command(stage, tmp_path):
     falaj("--later", request, "--wait", status=1)
     falaj("--later", tmp_path / "nothing", status=2)
     falaj("--status", made["id"], "--out", out, status=2)
+
+
+def test_servers_share_the_work(tmp_path):
+    """Two servers on one database: both run requests, and none is run twice."""
+    config = tmp_path / "falaj.toml"
+    config.write_text(f"""
+[keys]
+keyring = "{tmp_path / 'keyring'}"
+
+[[objects.roots]]
+name = "local"
+zone = "local"
+path = "{tmp_path / 'objects'}"
+
+[serving.remote]
+allowed_hosts = ["http://127.0.0.1"]
+allow_private_addresses = true
+""")
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one = OnEngine(tmp_path / "one", "postgres", FALAJ_CONFIG=str(config))
+    two = Server(tmp_path / "two", FALAJ_CONFIG=str(config), FALAJ_DATABASE_URL=one.settings["FALAJ_DATABASE_URL"])
+    try:
+        one.start()
+        token = one.admin_token()
+        two.start()
+        clients = [server.client(token) for server in (one, two)]
+        with running(Far()) as far:
+            deploy(clients[0], "distant", {"remote": {"url": far.url, "model": "far"}})
+            deploy(clients[0], "remote", {"remote": {"url": far.url, "model": "far"}})
+            far.script[:] = [0.2] * 40
+            made = [submit(clients[n % 2], ("distant", "remote")[n // 2 % 2]) for n in range(40)]
+            ends = [ended(clients[0], where) for where in made]
+            assert {(end["state"], end["attempts"]) for end in ends} == {("done", 1)}
+            assert far.asked == 40
+        counts = [next(float(line.split()[1]) for line in client.get("/metrics").text.splitlines()
+                       if line.startswith("falaj_later_done_total ")) for client in clients]
+        assert sum(counts) == 40 and all(counts), counts
+    finally:
+        two.stop()
+        one.stop()
