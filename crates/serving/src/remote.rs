@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::runtime::RemoteConfig;
 
-/// A model on another server of the Open Inference Protocol: Triton, KServe, or this platform.
+/// A model on another server of the Open Inference Protocol: Triton, `KServe`, or this platform.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Remote {

@@ -35,7 +35,7 @@ pub(super) struct Parcel<'a> {
 pub(super) enum Form {
     /// An event of a model, as MLflow sends it.
     Mlflow,
-    /// What somebody waits for, as a CloudEvent.
+    /// What somebody waits for, as a `CloudEvent`.
     Callback,
 }
 

@@ -330,7 +330,7 @@ impl World {
     ) -> (bool, T) {
         self.registry.set_users(Arc::new(Somebody(used.clone())));
         let (begun, has_begun) = tokio::sync::oneshot::channel();
-        let begin = self.db.write(move |tx| {
+        let user = self.db.write(move |tx| {
             let id = "SELECT id FROM registered_model WHERE name = $1";
             let id = tx.query_one(id, &params![model])?.get("id")?;
             let there = hold(tx, id, 1)?;
@@ -344,7 +344,7 @@ impl World {
             has_begun.await.unwrap();
             request.await
         };
-        let (there, answer) = tokio::join!(begin, requested);
+        let (there, answer) = tokio::join!(user, requested);
         (there.unwrap(), answer)
     }
 

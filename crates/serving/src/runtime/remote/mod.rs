@@ -138,8 +138,8 @@ impl Remote {
         let started = Instant::now();
         let named = job.outputs.iter().map(|&place| &self.metadata.outputs[place]);
         let wanted: Vec<_> = named.collect();
-        let names = wanted.iter().map(|output| output.name.as_str());
-        let Written { header_length, body } = client::write_request(&job.inputs, names)?;
+        let outputs = wanted.iter().map(|output| output.name.as_str());
+        let Written { header_length, body } = client::write_request(&job.inputs, outputs)?;
         let mut place = self.place.clone();
         push(&mut place, "infer")?;
         let written = Instant::now();
