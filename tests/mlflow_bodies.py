@@ -10,6 +10,7 @@ API = "/api/2.0/mlflow"
 OWN = "/v1/tenants/{tenant}/projects/{project}"
 EVENTS = [{"entity": "MODEL_VERSION", "action": "CREATED"}]
 V3 = "/api/3.0/mlflow/traces"
+EVAL = "/api/3.0/mlflow"
 HERE = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": "{experiment}"}}
 INFO = {"trace_id": "tr-stage", "trace_location": HERE, "request_time": "2001-01-01T00:00:00Z", "state": "OK",
         "tags": {"tag": "v"}}
@@ -26,6 +27,7 @@ BODIES = {
     "post /v2/models/{name}/infer": ROWS,
     "post /v2/models/{name}/versions/{version}/infer": ROWS,
     "post /endpoints/{name}/invocations": {"inputs": [[1.0, 2.0]]},
+    "post /v1/models/{name}": {"instances": [[1.0, 2.0]]},
     "post /v2/repository/index": {},
     "post /v2/repository/models/{name}/load": {},
     "post /v2/repository/models/{name}/unload": {},
@@ -111,6 +113,21 @@ BODIES = {
     f"delete {V3}/{{trace_id}}/assessments/{{assessment_id}}": {},
     "post /v1/traces": {"resourceSpans": [{"scopeSpans": [{"spans": [
         {"traceId": "0a" * 16, "spanId": "0b" * 8, "name": "work", "startTimeUnixNano": "1", "endTimeUnixNano": "2"}]}]}]},
+    "post /graphql": {"query": '{ mlflowGetRun(input: {runId: "{run}"}) { run { info { status } } } }'},
+    f"post {EVAL}/datasets/create": {"name": "fresh"},
+    f"post {EVAL}/datasets/search": {},
+    f"patch {EVAL}/datasets/{{dataset_id}}/tags": {"tags": '{"key": "v"}'},
+    f"delete {EVAL}/datasets/{{dataset_id}}/tags/{{key}}": {},
+    f"post {EVAL}/datasets/{{dataset_id}}/records": {"records": '[{"inputs": {"q": 1}}]'},
+    f"delete {EVAL}/datasets/{{dataset_id}}/records": {"dataset_record_ids": ["dr-x"]},
+    f"post {EVAL}/datasets/{{dataset_id}}/add-experiments": {"experiment_ids": ["{experiment}"]},
+    f"post {EVAL}/datasets/{{dataset_id}}/remove-experiments": {"experiment_ids": ["{experiment}"]},
+    f"delete {EVAL}/datasets/{{dataset_id}}": {},
+    f"post {EVAL}/scorers/register": {"experiment_id": "{experiment}", "name": "polite", "serialized_scorer": "{}"},
+    f"delete {EVAL}/scorers/delete": {"experiment_id": "{experiment}", "name": "polite"},
+    f"post {EVAL}/issues": {"experiment_id": "{experiment}", "name": "slow", "description": "x"},
+    f"post {EVAL}/issues/search": {},
+    f"patch {EVAL}/issues/{{issue_id}}": {"status": "resolved"},
     f"post {IMPORT}/models": {"models": [
         {"name": "brought", "created_at": 1, "updated_at": 2, "last_version": 1, "aliases": [["best", 1]], "versions": [
             {"version": 1, "stage": "None", "source": "s3://b/x", "location": "s3://b/x", "created_at": 1,
@@ -170,6 +187,9 @@ QUERIES = {
     f"get {API}/traces": {"experiment_ids": "{experiment}"},
     f"get {API}/get-trace-artifact": {"request_id": "{trace}"},
     "get /api/3.0/mlflow/get-trace-artifact": {"request_id": "{trace}"},
+    f"get {EVAL}/scorers/list": {"experiment_id": "{experiment}"},
+    f"get {EVAL}/scorers/get": {"experiment_id": "{experiment}", "name": "polite"},
+    f"get {EVAL}/scorers/versions": {"experiment_id": "{experiment}", "name": "polite"},
     "get /get-artifact": RUN | {"path": "a.txt"},
     "get /model-versions/get-artifact": {"name": "{registered}", "version": "1", "path": "a.txt"},
     f"get {OWN}/gc": {"older_than_days": "1"},
@@ -230,7 +250,15 @@ def furnish(client):
     assert answer.status_code == 200, answer.text
     answer = client.post(f"{V3}/tr-stage/assessments", json={"assessment": GOOD})
     assert answer.status_code == 200, answer.text
+    made = {}
+    for what, body in {"datasets/create": {"name": "stage", "tags": '{"tag": "v"}'},
+                       "scorers/register": BODIES[f"post {EVAL}/scorers/register"],
+                       "issues": BODIES[f"post {EVAL}/issues"]}.items():
+        done = client.post(f"{EVAL}/{what}", json=filled(body, where))
+        assert done.status_code == 200, done.text
+        made |= done.json()
     return {
+        "dataset_id": made["dataset"]["dataset_id"], "issue_id": made["issue"]["issue_id"], "key": "tag",
         "webhook_id": hook["webhook"]["webhook_id"],
         "trace": "tr-stage", "trace_id": "tr-stage", "assessment_id": answer.json()["assessment"]["assessment_id"],
         "experiment": experiment["experiment_id"], "other_experiment": other["experiment_id"],

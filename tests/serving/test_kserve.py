@@ -32,10 +32,10 @@ def both():
     return [("INPUT0", COUNT, "INT32"), ("INPUT1", ONES, "INT32")]
 
 
-def rest(target, act):
+def rest(target, act, protocol="v2"):
     """Asks over REST, in the version of the protocol that is meant here."""
     async def run():
-        config = RESTConfig(protocol="v2", timeout=30, retries=0)
+        config = RESTConfig(protocol=protocol, timeout=30, retries=0)
         client = InferenceRESTClient(config)
         try:
             return await act(client, f"http://{target.http}", target.headers)
@@ -111,6 +111,13 @@ def test_mistakes_over_rest_are_told(target):
             await client.infer(base, request("simple", both()), headers=headers, model_name="nothing")
         assert refusal.value.response.status_code == 404
     rest(target, act)
+
+
+def test_the_first_version_of_the_protocol(target):
+    async def act(client, base, headers):
+        answer = await client.infer(base, {"instances": [[1.0, 2.0, 3.0, 4.0]]}, headers=headers, model_name="total")
+        assert answer == {"predictions": [[10.0]]}
+    rest(target, act, protocol="v1")
 
 
 def test_health_over_grpc(target):

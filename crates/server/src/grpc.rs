@@ -42,6 +42,7 @@ pub(crate) fn services(drain: Drain) -> Result<(Router, Vec<Route>)> {
         path: format!("/{service}/{{*rest}}"),
         access,
         kind,
+        large: false,
     };
     let rows = vec![
         row("grpc.health.v1.Health", Access::Public, RouteKind::Health),

@@ -24,6 +24,8 @@ pub struct Endpoint {
     /// What it takes to call it; `None` for the few routes open to everyone.
     pub action: Option<&'static Action>,
     pub summary: &'static str,
+    /// Whether its bodies are larger than those of other calls: tensors.
+    pub large: bool,
     pub(crate) doc: DocSource,
     pub handler: MethodRouter,
 }
@@ -231,7 +233,15 @@ impl<S: Send + Sync + 'static> Routes<S> {
         handler: MethodRouter,
     ) -> Self {
         let (summary, doc) = (doc.summary, DocSource::Raw(doc));
-        self.endpoints.push(Endpoint { method, path, action: None, summary, doc, handler });
+        self.endpoints.push(Endpoint {
+            method,
+            path,
+            action: None,
+            summary,
+            large: false,
+            doc,
+            handler,
+        });
         self
     }
 
@@ -250,7 +260,7 @@ fn guarded(
     handler: MethodRouter,
 ) -> Endpoint {
     let handler = handler.layer(from_fn(move |request, next| guard(action, request, next)));
-    Endpoint { method, path, action: Some(action), summary, doc, handler }
+    Endpoint { method, path, action: Some(action), summary, large: false, doc, handler }
 }
 
 /// The context that the authentication layer put into the request.

@@ -107,6 +107,9 @@ pub struct LimitsConfig {
     pub max_body_size: ByteSize,
     /// Bytes of a request body at most, once decompressed.
     pub max_decompressed_size: ByteSize,
+    /// Bytes of the body of a call that carries tensors at most, both as they travel and once
+    /// decompressed.
+    pub max_large_body_size: ByteSize,
     /// Bytes of request bodies held in memory at most, all requests together.
     pub max_buffered_size: ByteSize,
     /// Bytes of a request body at most on a route that asks for no credential (sign-in), both as
@@ -162,6 +165,7 @@ impl Default for LimitsConfig {
             max_uri_size: ByteSize::kib(32),
             max_body_size: ByteSize::mib(4),
             max_decompressed_size: ByteSize::mib(16),
+            max_large_body_size: ByteSize::mib(64),
             max_buffered_size: ByteSize::mib(256),
             max_public_body_size: ByteSize::kib(16),
             body_grace: HumanDuration::from_secs(15),

@@ -45,6 +45,8 @@ pub struct Route {
     pub path: String,
     pub access: Access,
     pub kind: RouteKind,
+    /// Whether its bodies may be larger than those of other calls.
+    pub large: bool,
 }
 
 /// Every route there is, by path and method.
@@ -67,8 +69,9 @@ impl RouteTable {
             .get::<MatchedPath>()
             .and_then(|path| self.find(path.as_str(), request.method()));
         let class = match found {
-            Some(Route { kind, access, .. }) => Class {
+            Some(Route { kind, access, large, .. }) => Class {
                 kind: *kind,
+                large: *large,
                 public: *access == Access::Public,
                 open: matches!(access, Access::Public | Access::Signed),
             },
@@ -91,6 +94,7 @@ struct Class {
     kind: RouteKind,
     public: bool,
     open: bool,
+    large: bool,
 }
 
 impl RouteKind {
@@ -102,6 +106,11 @@ impl RouteKind {
 /// Whether the request needs no credential: the route is public, or a signature stands for one.
 pub(crate) fn is_open(request: &Request) -> bool {
     request.extensions().get::<Class>().copied().unwrap_or_default().open
+}
+
+/// Whether the body of the request may be larger than others.
+pub(crate) fn is_large(request: &Request) -> bool {
+    request.extensions().get::<Class>().copied().unwrap_or_default().large
 }
 
 /// Whether the request is for a route that anyone may call.

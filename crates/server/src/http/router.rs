@@ -110,7 +110,13 @@ pub fn route_table(modules: &[Module]) -> Vec<Route> {
                 None if kind == RouteKind::Stream => Access::Signed,
                 None => Access::Public,
             };
-            Route { method: endpoint.method.clone(), path: endpoint.path.to_owned(), access, kind }
+            Route {
+                method: endpoint.method.clone(),
+                path: endpoint.path.to_owned(),
+                access,
+                kind,
+                large: endpoint.large,
+            }
         })
         .collect()
 }

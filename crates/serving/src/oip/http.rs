@@ -22,6 +22,9 @@ use crate::{ENDPOINT_PREDICT, ENDPOINT_READ, ENDPOINT_WRITE};
 /// Keeps a caller with one variant of an endpoint.
 const ROUTING_KEY: &str = "x-falaj-routing-key";
 
+/// What follows the name of a model in a call of the protocol's first version.
+const PREDICT: &str = ":predict";
+
 const JSON: &str = "application/json";
 
 const fn doc(summary: &'static str, takes: Option<&'static str>) -> Doc {
@@ -64,6 +67,8 @@ pub(super) fn rows(open: &Opening) -> Vec<Row> {
         "/v2/models/{name}/infer", "/v2/models/{name}/versions/{version}/infer");
     ask!(ENDPOINT_PREDICT, "Ask a model in MLflow's words", invocations:
         "/endpoints/{name}/invocations");
+    ask!(ENDPOINT_PREDICT, "Ask a model in the words of the protocol's first version", predict:
+        "/v1/models/{name}");
     ask!(ENDPOINT_READ, "List what can be loaded", index: "/v2/repository/index");
     ask!(ENDPOINT_WRITE, "Load a model", load: "/v2/repository/models/{name}/load");
     ask!(ENDPOINT_WRITE, "Unload a model", unload: "/v2/repository/models/{name}/unload");
@@ -141,6 +146,17 @@ async fn infer(desk: Arc<dyn Desk>, mut request: Request) -> Result<Response> {
 
 async fn invocations(desk: Arc<dyn Desk>, mut request: Request) -> Result<Response> {
     let named = Named::of(&mut request).await?;
+    let headers = std::mem::take(request.headers_mut());
+    rest::invocations(&*desk, named.asked(&headers), &headers, body(request).await?).await
+}
+
+/// `NAME:predict`: instances in, predictions out, as MLflow's scoring has them.
+async fn predict(desk: Arc<dyn Desk>, mut request: Request) -> Result<Response> {
+    let mut named = Named::of(&mut request).await?;
+    let Some(name) = named.name.strip_suffix(PREDICT) else {
+        return Err(Error::invalid("path", &named.name, "the name of a model and `:predict`"));
+    };
+    named.name = name.to_owned();
     let headers = std::mem::take(request.headers_mut());
     rest::invocations(&*desk, named.asked(&headers), &headers, body(request).await?).await
 }

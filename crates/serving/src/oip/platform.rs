@@ -28,7 +28,12 @@ pub(crate) fn routes(serving: &Arc<Serving>, places: &Places) -> Vec<Endpoint> {
             Kind::Grpc(action, summary) => routes.grpc(row.path, action, summary, row.handler),
         },
     );
-    routes.into_endpoints()
+    let mut endpoints = routes.into_endpoints();
+    for endpoint in &mut endpoints {
+        // Tensors come with no other call.
+        endpoint.large = endpoint.action.is_some_and(|it| it.name == ENDPOINT_PREDICT.name);
+    }
+    endpoints
 }
 
 fn opening(serving: &Arc<Serving>, places: &Places) -> Opening {

@@ -25,7 +25,7 @@ use super::unpack::{Encoding, unpacked};
 use crate::grpc::is_grpc;
 use crate::http::config::LimitsConfig;
 use crate::http::reply::refuse;
-use crate::http::route::{RouteKind, is_public};
+use crate::http::route::{RouteKind, is_large, is_public};
 
 /// How much is asked of a decoder at once.
 const CHUNK: usize = 16 * 1024;
@@ -34,6 +34,7 @@ const CHUNK: usize = 16 * 1024;
 #[derive(Debug)]
 pub(crate) struct Intake {
     known: Bounds,
+    large: Bounds,
     public: Bounds,
     budget: Budget,
 }
@@ -56,11 +57,13 @@ impl Intake {
     pub(crate) fn new(limits: &LimitsConfig) -> Self {
         let bound = |size: ByteSize, field| Bound { max: size.as_usize(), field };
         let public = bound(limits.max_public_body_size, "max_public_body_size");
+        let large = bound(limits.max_large_body_size, "max_large_body_size");
         Self {
             known: Bounds {
                 travelling: bound(limits.max_body_size, "max_body_size"),
                 unpacked: bound(limits.max_decompressed_size, "max_decompressed_size"),
             },
+            large: Bounds { travelling: large, unpacked: large },
             public: Bounds { travelling: public, unpacked: public },
             budget: Budget::new(limits.max_buffered_size.as_usize()),
         }
@@ -70,9 +73,8 @@ impl Intake {
         &self,
         headers: &mut HeaderMap,
         body: Body,
-        public: bool,
+        bounds: Bounds,
     ) -> Result<(Bytes, Reservation)> {
-        let bounds = if public { self.public } else { self.known };
         if declared_length(headers).is_some_and(|length| length > bounds.travelling.max as u64) {
             return Err(bounds.travelling.exceeded(""));
         }
@@ -150,8 +152,12 @@ fn declared_length(headers: &HeaderMap) -> Option<u64> {
 /// Gives the handler a body that is complete, plain and within its limits.
 pub(crate) async fn buffer(intake: Arc<Intake>, mut request: Request, next: Next) -> Response {
     // What extractors hold a body to that they read themselves.
-    DefaultBodyLimit::max(intake.known.unpacked.max).apply(&mut request);
-    let public = is_public(&request);
+    let bounds = match (is_public(&request), is_large(&request)) {
+        (true, _) => intake.public,
+        (false, true) => intake.large,
+        (false, false) => intake.known,
+    };
+    DefaultBodyLimit::max(bounds.unpacked.max).apply(&mut request);
     let (mut parts, body) = match RouteKind::of(&request) {
         RouteKind::Call => request.into_parts(),
         RouteKind::Grpc | RouteKind::Health => return next.run(request).await,
@@ -163,7 +169,7 @@ pub(crate) async fn buffer(intake: Arc<Intake>, mut request: Request, next: Next
             };
         }
     };
-    match intake.read(&mut parts.headers, body, public).await {
+    match intake.read(&mut parts.headers, body, bounds).await {
         // The reservation lasts as long as the handler that uses the bytes.
         Ok((bytes, _held)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
         Err(error) => refuse(error),
@@ -180,7 +186,7 @@ async fn whole(intake: Arc<Intake>, request: Request, next: Next) -> Response {
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    match intake.read(&mut parts.headers, body, false).await {
+    match intake.read(&mut parts.headers, body, intake.known).await {
         Ok((bytes, _held)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
         Err(error) => refuse(error),
     }
@@ -218,7 +224,7 @@ mod tests {
     async fn read(encoding: &str, body: Vec<u8>) -> Result<Bytes> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_ENCODING, encoding.parse().unwrap());
-        intake().read(&mut headers, Body::from(body), false).await.map(|(bytes, _)| bytes)
+        intake().read(&mut headers, Body::from(body), intake().known).await.map(|(bytes, _)| bytes)
     }
 
     #[tokio::test]
@@ -246,10 +252,10 @@ mod tests {
     async fn a_large_body_is_refused_before_and_while_it_is_read() {
         let mut headers = HeaderMap::new();
         let large = || Body::from(vec![0; 65 * 1024]);
-        let error = intake().read(&mut headers, large(), false).await.unwrap_err();
+        let error = intake().read(&mut headers, large(), intake().known).await.unwrap_err();
         assert!(error.message().contains("limits.max_body_size"));
         headers.insert(CONTENT_LENGTH, "65537".parse().unwrap());
-        let error = intake().read(&mut headers, Body::empty(), false).await.unwrap_err();
+        let error = intake().read(&mut headers, Body::empty(), intake().known).await.unwrap_err();
         assert_eq!(error.code(), &code::TOO_LARGE);
     }
 
@@ -258,13 +264,13 @@ mod tests {
         for (size, allowed) in [(16 * 1024, true), (16 * 1024 + 1, false)] {
             let plain = vec![0; size];
             let body = Body::from(plain.clone());
-            let travelled = intake().read(&mut HeaderMap::new(), body, true).await;
+            let travelled = intake().read(&mut HeaderMap::new(), body, intake().public).await;
             assert_eq!(travelled.is_ok(), allowed, "{size}");
 
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_ENCODING, "gzip".parse().unwrap());
             let body = Body::from(packed("gzip", &plain).await);
-            let unpacked = intake().read(&mut headers, body, true).await;
+            let unpacked = intake().read(&mut headers, body, intake().public).await;
             assert_eq!(unpacked.is_ok(), allowed, "{size}");
             for error in [travelled.err(), unpacked.err()].into_iter().flatten() {
                 assert!(error.message().contains("limits.max_public_body_size"), "{error}");
