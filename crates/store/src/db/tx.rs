@@ -15,6 +15,8 @@ use crate::seal::DataKey;
 pub struct Tx<'a> {
     engine: Engine<'a>,
     failed: bool,
+    /// This transaction's number, once it was asked for.
+    number: Option<i64>,
     pub(crate) clock: &'a Clock,
     pub(crate) replies: Option<&'a DataKey>,
     /// The position of the last record written by this transaction: see [`crate::record`].
@@ -40,7 +42,7 @@ const POSTGRES_HORIZON: &str = "
 
 impl<'a> Tx<'a> {
     pub(super) fn new(engine: Engine<'a>, clock: &'a Clock, replies: Option<&'a DataKey>) -> Self {
-        Self { engine, failed: false, clock, replies, position: None }
+        Self { engine, failed: false, number: None, clock, replies, position: None }
     }
 
     /// Runs a statement and tells how many rows it changed.
@@ -146,12 +148,15 @@ impl<'a> Tx<'a> {
 
     /// This transaction's number: zero on SQLite, where commits are already in order.
     pub(crate) fn number(&mut self) -> Result<i64> {
-        match self.engine {
-            Engine::Sqlite(_) => Ok(0),
-            Engine::Postgres(_) => self
+        let number = match (&self.engine, self.number) {
+            (Engine::Sqlite(_), _) => 0,
+            (Engine::Postgres(_), Some(known)) => known,
+            (Engine::Postgres(_), None) => self
                 .query_one("SELECT pg_current_xact_id()::text::bigint AS number", &[])?
-                .get("number"),
-        }
+                .get("number")?,
+        };
+        self.number = Some(number);
+        Ok(number)
     }
 
     pub(super) fn is_sqlite(&self) -> bool {
