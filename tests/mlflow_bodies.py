@@ -188,6 +188,7 @@ QUERIES = {
     f"get {API}/get-trace-artifact": {"request_id": "{trace}"},
     "get /api/3.0/mlflow/get-trace-artifact": {"request_id": "{trace}"},
     f"get {EVAL}/scorers/list": {"experiment_id": "{experiment}"},
+    f"get {EVAL}/scorers/online-configs": {"scorer_ids": "x"},
     f"get {EVAL}/scorers/get": {"experiment_id": "{experiment}", "name": "polite"},
     f"get {EVAL}/scorers/versions": {"experiment_id": "{experiment}", "name": "polite"},
     "get /get-artifact": RUN | {"path": "a.txt"},

@@ -144,7 +144,7 @@ def is_question(path):
     """MLflow asks some questions by POST."""
     return path.rsplit("/", 1)[-1] in ("search", "search-datasets", "get-latest-versions", "batchGetInfos", "metrics",
                                         "calculate-filter-correlation", "check", "files", "marks", "infer",
-                                        "invocations", "index", "requests")
+                                        "invocations", "index", "graphql", "requests")
 
 
 def test_every_refusal_is_on_record(stage):

@@ -10,7 +10,7 @@ import re
 
 from differences import DIFFERENCES, RULES
 
-HEX_ID = re.compile(r"\b(m-|tr-|a-|d-)?[0-9a-f]{32}\b")
+HEX_ID = re.compile(r"\b(m-|tr-|a-|d-|dr-|iss-)?[0-9a-f]{32}\b")
 PROXIED = re.compile(r"(mlflow-artifacts:/)(\d+)(?=/|$)")
 RANDOM_NAME = re.compile(r"^[a-z]+-[a-z]+-\d+$")
 # What a message begins with is what MLflow's tests match on; the rest is prose.

@@ -46,6 +46,7 @@ NAN = "a value that is no number stays one; the original keeps it as zero"
 BAD_REQUEST = "INVALID_PARAMETER_VALUE"
 NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
 V3 = "/api/3.0/mlflow/traces"
+DATASETS = "/api/3.0/mlflow/datasets"
 
 PROXY = "/api/2.0/mlflow-artifacts/artifacts"
 # What the original answers, what we do, and where.
@@ -188,6 +189,10 @@ DIFFERENCES = {
        for what in ("empty", "unknown run")},
     ("runs.log_model", "GET runs/get"): Difference(
         200, 200, None, "the history of logged models is the same JSON, without spaces and in another order of keys"),
+    **{("evaluation.dataset_records", f"{method} {DATASETS}/{{id}}/records: unknown"): Difference(200, 404, NOT_FOUND, ABSENT)
+       for method in ("GET", "POST")},
+    ("evaluation.dataset_search", f"POST {DATASETS}/search: name > 'a'"): Difference(
+        200, 400, BAD_REQUEST, "names are the same or alike, not larger or smaller, as everywhere else"),
     ("traces.otlp", "POST /v1/traces: unknown experiment"): Difference(
         200, 404, NOT_FOUND, "every id that a request names must be there"),
 }

@@ -15,7 +15,7 @@ API = "/api/2.0/mlflow/"
 SHORT = 4096
 # The folder of a run or model, and an id: they differ from server to server, so no name holds them.
 FOLDER = re.compile(r"\d+/(models/m-)?[0-9a-f]{32}/artifacts")
-ID = re.compile(r"\b(m-|tr-|a-)?[0-9a-f]{32}\b")
+ID = re.compile(r"\b(m-|tr-|a-|d-|dr-|iss-)?[0-9a-f]{32}\b")
 
 SCENARIOS = {}
 

@@ -211,6 +211,75 @@ def test_the_opentelemetry_exporter(target, tracking, experiment, compression):
     assert spans["buy"].status.description == "out of stock" and spans["chat"].parent_id == spans["buy"].span_id
 
 
+@pytest.mark.parametrize("compression", [None, "gzip", "deflate"])
+def test_the_opentelemetry_exporter_over_grpc(target, tracking, experiment, compression):
+    """The original does not speak gRPC."""
+    if not target.token:
+        pytest.skip("the original takes spans over HTTP only")
+    import grpc
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OverGrpc
+    packed = {None: None, "gzip": grpc.Compression.Gzip, "deflate": grpc.Compression.Deflate}[compression]
+    sent = {key.lower(): value for key, value in headers(target, experiment).items()}
+    exporter = OverGrpc(endpoint=target.url, insecure=True, headers=sent, compression=packed, timeout=30)
+    provider = TracerProvider(resource=Resource({"service.name": "shop"}))
+    tracer = provider.get_tracer("test")
+    with tracer.start_as_current_span("buy") as root:
+        with tracer.start_as_current_span("chat") as chat:
+            chat.set_attributes({"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 3, "list": ["a", "b"]})
+    assert exporter.export([chat, root]) == SpanExportResult.SUCCESS
+    trace = mlflow.get_trace(f"tr-{root.get_span_context().trace_id:032x}")
+    assert [span.name for span in trace.data.spans] == ["buy", "chat"] and trace.info.tags["service.name"] == "shop"
+    assert trace.data.spans[1].attributes["list"] == ["a", "b"] and trace.data.spans[1].span_type == "CHAT_MODEL"
+
+
+@pytest.mark.parametrize("change, code", [
+    ({"authorization": None}, "UNAUTHENTICATED"), ({"authorization": "Bearer falaj_nonsense"}, "UNAUTHENTICATED"),
+    ({"x-mlflow-experiment-id": None}, "INVALID_ARGUMENT"), ({"x-mlflow-experiment-id": "987654"}, "NOT_FOUND"),
+    ({"x-mlflow-experiment-id": "x"}, "INVALID_ARGUMENT"), ({"x-falaj-project": "default/none"}, "NOT_FOUND"),
+])
+def test_refusals_over_grpc(target, experiment, change, code):
+    status, _ = over_grpc(target, experiment, request(span_id=b"\1" * 8), change)
+    assert status == code, status
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff" * 9, b"\x0a\x7f", b"\x0a\x04\x12\x02\x12\x00", bytes(1 << 20)])
+def test_hostile_messages_over_grpc(target, experiment, body):
+    assert over_grpc(target, experiment, body)[0] == "INVALID_ARGUMENT"
+
+
+def test_one_bad_span_does_not_spoil_a_request_over_grpc(target, experiment):
+    import grpc
+    status, reply = over_grpc(target, experiment, request(span_id=b"\2" * 8) + request(span_id=b""))
+    assert status == "OK" and b"span_id" in reply and reply.startswith(b"\x0a")
+    bomb = request(span_id=b"\3" * 8, name="x" * (80 << 20))
+    status, _ = over_grpc(target, experiment, bomb, compression=grpc.Compression.Gzip)
+    assert status in ("OUT_OF_RANGE", "RESOURCE_EXHAUSTED", "INTERNAL"), status
+    assert over_grpc(target, experiment, request(span_id=b"\4" * 8))[0] == "OK", "the server goes on"
+
+
+def request(span_id, name="work"):
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    message = ExportTraceServiceRequest()
+    message.resource_spans.add().scope_spans.add().spans.add(
+        trace_id=b"\7" * 16, span_id=span_id, name=name, start_time_unix_nano=10**9, end_time_unix_nano=2 * 10**9)
+    return message.SerializeToString()
+
+
+def over_grpc(target, experiment, body, change=None, compression=None):
+    """The status of a call, and the bytes of its reply."""
+    if not target.token:
+        pytest.skip("the original takes spans over HTTP only")
+    import grpc
+    sent = {key.lower(): value for key, value in headers(target, experiment).items()} | (change or {})
+    with grpc.insecure_channel(target.url.removeprefix("http://")) as channel:
+        export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+        try:
+            reply = export(body, timeout=60, metadata=[pair for pair in sent.items() if pair[1]], compression=compression)
+            return "OK", reply
+        except grpc.RpcError as error:
+            return error.code().name, error.details()
+
+
 def span(n, **fields):
     return {"traceId": f"{n:032x}", "spanId": f"{n:016x}", "name": f"s{n}", "startTimeUnixNano": "1000000000",
             "endTimeUnixNano": "2000000000"} | fields

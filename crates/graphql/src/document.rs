@@ -355,7 +355,8 @@ mod tests {
     #[test]
     fn what_cannot_be_meant_is_refused() {
         for (text, why) in [
-            ("", "Must provide an operation"),
+            ("", "Syntax Error"),
+            ("fragment f on T { x }", "Must provide an operation"),
             ("{", "Syntax Error"),
             ("query a { x } query b { y }", "operation name"),
             ("subscription { x }", "subscriptions"),

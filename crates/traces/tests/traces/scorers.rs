@@ -48,6 +48,8 @@ async fn versions_are_counted_and_never_reused() {
         };
         assert_eq!(get("").await.1["scorer"]["serialized_scorer"], "{\"v\": 2}");
         assert_eq!(get("&version=1").await.1["scorer"]["serialized_scorer"], "{\"v\": 1}");
+        let (status, online) = world.get(&format!("{SCORERS}/online-configs?scorer_ids=x")).await;
+        assert_eq!((status, online), (200, json!({"configs": []})));
         assert_eq!((get("&version=7").await.0, get("&version=0").await.0), (404, 400));
 
         assert_eq!(

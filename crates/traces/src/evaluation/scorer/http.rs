@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use falaj_base::Result;
-use falaj_mlflow::error::{invalid, refused, required_text};
+use falaj_mlflow::error::{invalid, missing, refused, required_text};
 use falaj_mlflow::{Api, Call, Places, wire as read};
 use falaj_tracking::ExperimentId;
 use falaj_web::Endpoint;
@@ -20,6 +20,7 @@ const REGISTER: &str = "/api/3.0/mlflow/scorers/register";
 const LIST: &str = "/api/3.0/mlflow/scorers/list";
 const VERSIONS: &str = "/api/3.0/mlflow/scorers/versions";
 const GET: &str = "/api/3.0/mlflow/scorers/get";
+const ONLINE: &str = "/api/3.0/mlflow/scorers/online-configs";
 const DELETE: &str = "/api/3.0/mlflow/scorers/delete";
 
 pub(crate) fn routes(traces: Arc<Traces>, places: Places) -> Vec<Endpoint> {
@@ -29,6 +30,7 @@ pub(crate) fn routes(traces: Arc<Traces>, places: Places) -> Vec<Endpoint> {
         .get(LIST, see, "List scorers", list)
         .get(VERSIONS, see, "List the versions of a scorer", versions)
         .get(GET, see, "See a scorer", get)
+        .get(ONLINE, see, "See which scorers run by themselves: none", online)
         .with_body(Method::DELETE, DELETE, gone, "Delete a scorer, or a version of it", delete)
         .into()
 }
@@ -161,6 +163,28 @@ async fn get(t: Arc<Traces>, call: Call, query: Named) -> Result<One> {
     let (experiment, name, version) = query.read()?;
     let found = t.scorer(&call, experiment, &name, version).await?;
     Ok(One { scorer: ScorerShape::new(experiment, found) })
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct Online {
+    #[serde(alias = "scorerIds", deserialize_with = "read::list")]
+    scorer_ids: Vec<String>,
+}
+
+/// How scorers run by themselves: none does, since nothing here runs one. Clients ask this of every
+/// scorer that they list.
+#[derive(Debug, Serialize, JsonSchema)]
+struct OnlineConfigs {
+    configs: Vec<String>,
+}
+
+async fn online(_: Arc<Traces>, call: Call, query: Online) -> Result<OnlineConfigs> {
+    if query.scorer_ids.is_empty() {
+        return Err(missing("scorer_ids"));
+    }
+    call.ctx.filtered(&EVALUATION_READ);
+    Ok(OnlineConfigs { configs: Vec::new() })
 }
 
 async fn delete(t: Arc<Traces>, call: Call, body: Named) -> Result<Nothing> {

@@ -60,9 +60,12 @@ fn check_name(name: &str) -> Result<()> {
     if name.chars().count() > MAX_NAME {
         return Err(too_long("name", MAX_NAME));
     }
-    if name.trim().is_empty() || name.chars().any(char::is_control) {
-        let why = "a name has a visible character and no control characters";
-        return Err(invalid("name", &json!(name), why));
+    if name.trim().is_empty() {
+        let text = "Scorer name cannot be empty or contain only whitespace.";
+        return Err(refused(text).at("name"));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(invalid("name", &json!(name), "a name has no control characters"));
     }
     Ok(())
 }
