@@ -5,8 +5,10 @@
 mod commit;
 mod decision;
 mod object;
+mod process;
 mod report;
 mod request;
+mod serving;
 mod start;
 mod tracking;
 mod ungoverned;
@@ -27,6 +29,7 @@ enum Part {
     Start,
     Tracking,
     Scale,
+    Serving,
 }
 
 /// Measures speed, as ratios within one run.
@@ -34,8 +37,13 @@ enum Part {
 struct Arguments {
     /// What to measure; everything if nothing is named.
     parts: Vec<Part>,
+    /// How long each rate is measured, in seconds [default: 10, for `serving` 3].
+    #[arg(long)]
+    seconds: Option<u64>,
     #[command(flatten, next_help_heading = "For `tracking` and `scale`")]
     tracking: tracking::Options,
+    #[command(flatten, next_help_heading = "For `serving`")]
+    serving: serving::Options,
 }
 
 /// As the platform's own binary has it.
@@ -66,7 +74,10 @@ async fn main() -> ExitCode {
 
 /// Returns how many goals were missed.
 async fn measure(arguments: Arguments) -> Result<usize> {
-    let Arguments { mut parts, tracking } = arguments;
+    let Arguments { mut parts, seconds, mut tracking, mut serving } = arguments;
+    if let Some(seconds) = seconds {
+        (tracking.seconds, serving.seconds) = (seconds, seconds);
+    }
     if parts.is_empty() {
         parts = Part::value_variants().to_vec();
     }
@@ -80,6 +91,7 @@ async fn measure(arguments: Arguments) -> Result<usize> {
             Part::Start => start::measure(&mut report).await?,
             Part::Tracking => tracking::measure(&mut report, &tracking).await?,
             Part::Scale => tracking::scale(&mut report, &tracking).await?,
+            Part::Serving => serving::measure(&mut report, &serving).await?,
         }
     }
     Ok(report.missed())

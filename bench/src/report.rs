@@ -19,6 +19,13 @@ impl Report {
         println!("  {what:<58} {value:>12.2} {unit}");
     }
 
+    /// Several numbers about one thing.
+    #[allow(clippy::unused_self, reason = "everything printed goes through the report")]
+    pub(crate) fn row(&self, what: &str, numbers: &[(f64, &str)]) {
+        let shown = numbers.iter().map(|(value, unit)| format!("{value:>10.2} {unit}"));
+        println!("  {what:<58} {}", shown.collect::<Vec<_>>().join("  "));
+    }
+
     pub(crate) fn goal(&mut self, what: &str, value: f64, unit: &str, goal: Goal) {
         let (met, sign, limit) = match goal {
             Goal::AtLeast(limit) => (value >= limit, "≥", limit),

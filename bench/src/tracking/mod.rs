@@ -11,7 +11,6 @@ mod measure;
 mod original;
 mod peer;
 mod population;
-mod process;
 mod scale;
 
 use std::path::PathBuf;
@@ -39,8 +38,8 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 10_000_000)]
     stored_points: usize,
     /// How long each rate is measured, in seconds.
-    #[arg(long, default_value_t = 10)]
-    seconds: u64,
+    #[arg(skip = 10_u64)]
+    pub(crate) seconds: u64,
     /// Connections that log at the same time.
     #[arg(long, default_value_t = 16)]
     connections: usize,

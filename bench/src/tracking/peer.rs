@@ -9,7 +9,7 @@ use falaj_testkit::{Sandbox, Setup};
 
 use super::client::{Connection, text_field};
 use super::original::Original;
-use super::process;
+use crate::process;
 
 pub(crate) struct Peer {
     pub(crate) name: &'static str,

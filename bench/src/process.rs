@@ -1,4 +1,4 @@
-//! What a server costs, read from `/proc`: all its processes, because the original has many.
+//! What a server costs, read from `/proc`: all its processes, because some servers have many.
 
 use std::fs::{read_dir, read_to_string};
 
