@@ -102,7 +102,7 @@ def test_records(admin, dataset, records):
 
 
 def test_odd_records_come_back_as_they_were(admin, dataset):
-    odd = [{"inputs": {"nul": "a\0b", "é": "\ud83d\ude00", "": [], "big": 10**30, "deep": [[[[{}]]]]}, "expectations": {"\0": "\0"}, "tags": {"": ""}}]
+    odd = [{"inputs": {"nul": "a\0b", "é": "\U0001f600", "": [], "big": 10**30, "deep": [[[[{}]]]]}, "expectations": {"\0": "\0"}, "tags": {"": ""}}]
     assert admin.post(f"{DATASETS}/{dataset}/records", json={"records": json.dumps(odd)}).status_code == 200
     kept = json.loads(admin.get(f"{DATASETS}/{dataset}/records").json()["records"])
     assert [{key: record[key] for key in ("inputs", "expectations", "tags")} for record in kept] == odd

@@ -93,8 +93,6 @@ DIFFERENCES = {
        for filter in ("name = 'a' OR name = 'b'", "(name = 'a')")},
     **{("registry_search.models", f"GET registered-models/search: {count}"): Difference(200, 400, BAD_REQUEST, NO_RESULTS)
        for count in ("zero", "negative")},
-    ("versions.sources", "POST model-versions/create: https"): Difference(
-        400, 200, None, "a source is kept as a text: unlike the original, the server never connects to one"),
     ("versions.sources", "POST model-versions/create: model"): Difference(
         200, 200, None, "a version also says which logged model it was made from"),
     ("traces.life", f"PATCH {V3}/{{id}}/tags: unknown"): Difference(

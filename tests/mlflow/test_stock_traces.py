@@ -132,7 +132,7 @@ def test_what_people_think(tracking, experiment, made):
         mlflow.get_assessment(trace, "a-" + "0" * 32)
 
 
-def test_traces_of_a_run(tracking, experiment):
+def test_traces_of_a_run(target, tracking, experiment):
     with mlflow.start_run() as run:
         with mlflow.start_span("inside"):
             pass
@@ -141,8 +141,9 @@ def test_traces_of_a_run(tracking, experiment):
     mlflow.flush_trace_async_logging()
     tracking.link_traces_to_run([outside.trace_id], run.info.run_id)
     assert sorted(found(experiment, run_id=run.info.run_id)) == ["inside", "outside"]
-    with pytest.raises(MlflowException, match="not found"):
-        tracking.link_traces_to_run([outside.trace_id], "0" * 32)
+    if target.token:  # The original ties traces to runs that are not there.
+        with pytest.raises(MlflowException, match="not found"):
+            tracking.link_traces_to_run([outside.trace_id], "0" * 32)
 
 
 def test_tags_and_deleting(tracking, experiment, made):

@@ -237,8 +237,8 @@ pub(super) fn first(
         }
         rows.push((standing, row));
         if rows.len() >= room {
-            let (_, least, _) = rows.select_nth_unstable_by(limit, by_place);
-            last = least.0;
+            let (_, worst, _) = rows.select_nth_unstable_by(limit, by_place);
+            last = worst.0;
             rows.truncate(limit);
         }
     }
