@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::*;
@@ -96,4 +97,27 @@ fn a_server_tells_what_a_model_takes_and_why_it_refuses() {
     assert_eq!(read_error(br#"{"error": "not\ntwo"}"#), "nottwo");
     assert_eq!(read_error(b"<html>"), "<html>");
     assert_eq!(read_error(&[b'x'; 1000]).len(), MAX_SAID);
+}
+
+proptest! {
+    /// Whatever a server says, it is an answer or it is refused.
+    #[test]
+    fn nothing_that_a_server_says_breaks_its_client(
+        body in prop::collection::vec(any::<u8>(), 0..200),
+        shape in prop::collection::vec(any::<u64>(), 0..4),
+        size in any::<u64>(),
+        header in prop::option::of(0_usize..300),
+    ) {
+        let _ = read_response(Bytes::from(body.clone()), header);
+        let _ = read_metadata(&body);
+        prop_assert!(read_error(&body).chars().count() <= MAX_SAID);
+        let told = json!({ "outputs": [
+            {"name": "y", "datatype": "FP32", "shape": shape, "parameters": {"binary_data_size": size}},
+        ]});
+        let told = told.to_string().into_bytes();
+        let length = told.len();
+        if let Ok(read) = read_response([told, body.clone()].concat().into(), Some(length)) {
+            prop_assert_eq!(read.outputs[0].1.raw_len(), body.len());
+        }
+    }
 }

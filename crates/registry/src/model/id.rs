@@ -14,8 +14,19 @@ impl RegisteredId {
     /// The id of no model: for what stands where one is expected and is not registered.
     pub const NONE: Self = Self(Uuid::nil());
 
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+
     pub(crate) fn new() -> Self {
         Self(Uuid::now_v7())
+    }
+}
+
+impl Default for RegisteredId {
+    fn default() -> Self {
+        Self::NONE
     }
 }
 

@@ -1,8 +1,5 @@
 //! Two at once, on the same thing: one of them is told.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use falaj_base::Principal;
 use falaj_registry::RegistryConfig;
 use falaj_testkit::database::{Database, each_place};
@@ -128,16 +125,15 @@ async fn a_version_that_somebody_begins_to_use_is_not_deleted() {
         let world = World::new(database).await;
         world.model("a").await;
         world.version("a").await;
-        let used = Arc::new(AtomicBool::new(false));
         let body = json!({"name": "a", "version": "1"});
         let delete = world.delete("/model-versions/delete", body.clone());
-        let (there, (status, answer)) = world.used_meanwhile("a", used.clone(), delete).await;
+        let (there, (status, answer)) = world.used_meanwhile("a", delete).await;
         assert!(there);
         assert_eq!(status, 409, "who deletes waits, and then finds it in use: {answer}");
         // Nobody uses it any more; and once it is gone, nobody begins to.
-        used.store(false, Ordering::SeqCst);
+        world.change("UPDATE registered_model SET description = ''").await;
         ok(world.delete("/model-versions/delete", body).await);
-        let (there, ()) = world.used_meanwhile("a", used, async {}).await;
+        let (there, ()) = world.used_meanwhile("a", async {}).await;
         assert!(!there);
     })
     .await;

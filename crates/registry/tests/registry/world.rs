@@ -1,7 +1,6 @@
 //! The registry and what it stands on, called as a client would.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
@@ -42,18 +41,19 @@ pub(crate) struct World {
     _folder: tempfile::TempDir,
 }
 
-/// Says that versions are in use once they are.
-struct Somebody(Arc<AtomicBool>);
+/// Uses all versions of a model that is described as used.
+struct Somebody;
 
 impl Users for Somebody {
     fn user_of(
         &self,
-        _: &mut Tx<'_>,
+        tx: &mut Tx<'_>,
         _: ProjectId,
-        _: RegisteredId,
+        model: RegisteredId,
         _: Option<i64>,
     ) -> Result<Option<String>> {
-        Ok(self.0.load(Ordering::SeqCst).then(|| "somebody".to_owned()))
+        let sql = "SELECT id FROM registered_model WHERE id = $1 AND description = 'used'";
+        Ok(tx.query_opt(sql, &params![model])?.map(|_| "somebody".to_owned()))
     }
 }
 
@@ -320,15 +320,14 @@ impl World {
         answer
     }
 
-    /// Somebody begins to use the version 1 of a model while a request is under way; tells whether
-    /// it was there, and what the request was answered.
+    /// Somebody begins to use the version 1 of a model while a request is under way, and says so in
+    /// its description; tells whether it was there, and what the request was answered.
     pub(crate) async fn used_meanwhile<T>(
         &self,
         model: &'static str,
-        used: Arc<AtomicBool>,
         request: impl Future<Output = T>,
     ) -> (bool, T) {
-        self.registry.set_users(Arc::new(Somebody(used.clone())));
+        self.registry.set_users(Arc::new(Somebody));
         let (begun, has_begun) = tokio::sync::oneshot::channel();
         let user = self.db.write(move |tx| {
             let id = "SELECT id FROM registered_model WHERE name = $1";
@@ -337,7 +336,9 @@ impl World {
             begun.send(()).unwrap();
             // Long enough for the request to have looked and to wait.
             std::thread::sleep(Duration::from_millis(400));
-            used.store(there, Ordering::SeqCst);
+            if there {
+                tx.execute("UPDATE registered_model SET description = 'used'", &[])?;
+            }
             Ok(there)
         });
         let requested = async {

@@ -33,7 +33,8 @@ pub struct Endpoint {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Running {
     pub variant: Name,
-    #[schemars(with = "String")]
+    #[serde(default, skip_serializing_if = "RegisteredId::is_none")]
+    #[schemars(with = "Option<String>")]
     pub(crate) model: RegisteredId,
     /// The registered version; 0 for a model on another server.
     pub version: i64,
