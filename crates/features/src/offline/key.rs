@@ -1,0 +1,148 @@
+//! Keys: one column or several, compared by what they mean.
+//!
+//! A whole number is the same in every width; texts and bytes are told apart from numbers. So the
+//! keys of two tables meet although one calls them 32 bits wide and the other 64.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
+};
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
+use falaj_base::{Error, Result};
+
+/// The keys of a batch, row by row.
+pub(super) enum Keys {
+    /// One column of whole numbers; the rows without one are marked.
+    Numbers(Vec<Option<i64>>),
+    /// Anything else, written out; rows with a gap have none.
+    Bytes { bytes: Vec<u8>, ends: Vec<Option<(usize, usize)>> },
+}
+
+/// What a part of a key is written as.
+enum Part {
+    Number(Vec<Option<i64>>),
+    /// Too large for a signed number: only unsigned keys can be.
+    Unsigned(Vec<Option<u64>>),
+    Text(ArrayRef),
+}
+
+impl Keys {
+    pub(super) fn of(columns: &[(&str, ArrayRef)]) -> Result<Self> {
+        let rows = columns.first().map_or(0, |(_, column)| column.len());
+        for (name, column) in columns {
+            if column.len() != rows {
+                let allowed = format!("{rows} rows, as the other keys");
+                return Err(Error::invalid(*name, format!("{} rows", column.len()), allowed));
+            }
+        }
+        let mut parts = columns
+            .iter()
+            .map(|(name, column)| Part::of(name, column))
+            .collect::<Result<Vec<_>>>()?;
+        if let [Part::Number(numbers)] = parts.as_mut_slice() {
+            return Ok(Self::Numbers(std::mem::take(numbers)));
+        }
+        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(rows));
+        for row in 0..rows {
+            let start = bytes.len();
+            let whole = parts.iter().all(|part| part.write(row, &mut bytes));
+            if !whole {
+                bytes.truncate(start);
+            }
+            ends.push(whole.then_some((start, bytes.len())));
+        }
+        Ok(Self::Bytes { bytes, ends })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Numbers(numbers) => numbers.len(),
+            Self::Bytes { ends, .. } => ends.len(),
+        }
+    }
+}
+
+impl Part {
+    fn of(name: &str, column: &ArrayRef) -> Result<Self> {
+        macro_rules! numbers {
+            ($type:ty) => {{
+                let values = column.as_primitive::<$type>();
+                Self::Number(values.iter().map(|value| value.map(i64::from)).collect())
+            }};
+        }
+        Ok(match column.data_type() {
+            DataType::Int8 => numbers!(Int8Type),
+            DataType::Int16 => numbers!(Int16Type),
+            DataType::Int32 => numbers!(Int32Type),
+            DataType::Int64 => numbers!(Int64Type),
+            DataType::UInt8 => numbers!(UInt8Type),
+            DataType::UInt16 => numbers!(UInt16Type),
+            DataType::UInt32 => numbers!(UInt32Type),
+            DataType::Date32 => numbers!(Date32Type),
+            DataType::Boolean => {
+                Self::Number(column.as_boolean().iter().map(|value| value.map(i64::from)).collect())
+            }
+            DataType::UInt64 => unsigned(column.as_primitive::<UInt64Type>().iter().collect()),
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
+                Self::Text(column.clone())
+            }
+            other => {
+                let allowed = "whole numbers, texts, bytes, dates or booleans as keys";
+                return Err(Error::invalid(name, other, allowed));
+            }
+        })
+    }
+
+    /// Writes one row behind a mark of its kind and, where lengths differ, its length, so that no
+    /// two keys are written alike. Nothing if there is a gap.
+    fn write(&self, row: usize, to: &mut Vec<u8>) -> bool {
+        match self {
+            Self::Number(numbers) => match numbers[row] {
+                Some(number) => signed(number, to),
+                None => return false,
+            },
+            Self::Unsigned(numbers) => match numbers[row] {
+                Some(number) => match i64::try_from(number) {
+                    Ok(number) => signed(number, to),
+                    Err(_) => {
+                        to.push(2);
+                        to.extend_from_slice(&number.to_le_bytes());
+                    }
+                },
+                None => return false,
+            },
+            Self::Text(column) => {
+                if column.is_null(row) {
+                    return false;
+                }
+                let text = match column.data_type() {
+                    DataType::Utf8 => column.as_string::<i32>().value(row).as_bytes(),
+                    DataType::LargeUtf8 => column.as_string::<i64>().value(row).as_bytes(),
+                    DataType::Binary => column.as_binary::<i32>().value(row),
+                    _ => column.as_binary::<i64>().value(row),
+                };
+                to.push(3);
+                to.extend_from_slice(&(text.len() as u64).to_le_bytes());
+                to.extend_from_slice(text);
+            }
+        }
+        true
+    }
+}
+
+fn signed(number: i64, to: &mut Vec<u8>) {
+    to.push(1);
+    to.extend_from_slice(&number.to_le_bytes());
+}
+
+/// As signed numbers where all of them fit, which are quicker to find.
+fn unsigned(numbers: Vec<Option<u64>>) -> Part {
+    let fits = |number: &Option<u64>| number.is_none_or(|number| i64::try_from(number).is_ok());
+    if numbers.iter().all(fits) {
+        let signed = |number: Option<u64>| number.map(u64::cast_signed);
+        return Part::Number(numbers.into_iter().map(signed).collect());
+    }
+    Part::Unsigned(numbers)
+}
