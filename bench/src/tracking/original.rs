@@ -28,7 +28,7 @@ impl Original {
         let folder = tempfile::Builder::new().prefix("falaj-bench-mlflow-").tempdir()?;
         let database = match database {
             // SQLAlchemy knows the engine by this name only.
-            Some(url) => url.replacen("postgres://", "postgresql://", 1),
+            Some(url) => url.replacen("postgres://", "postgresql+psycopg2://", 1),
             None => format!("sqlite:///{}", folder.path().join("mlflow.db").display()),
         };
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
