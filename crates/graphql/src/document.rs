@@ -375,24 +375,28 @@ mod tests {
         assert!(read("query a { x }", Some("b"), &Map::new()).is_err());
     }
 
+    fn repeated(count: usize, part: impl Fn(usize) -> String) -> String {
+        (0..count).map(part).collect::<Vec<_>>().join(" ")
+    }
+
     #[test]
     fn everything_is_bounded() {
-        let roots: String = (0..11).map(|n| format!("f{n} ")).collect();
-        let aliases: String = (0..11).map(|n| format!("a{n}: x ")).collect();
-        let many: String = (0..1001).map(|n| format!("f{n} ")).collect();
+        let roots = repeated(11, |n| format!("f{n}"));
+        let aliases = repeated(11, |n| format!("a{n}: x"));
+        let many = repeated(1001, |n| format!("f{n}"));
         let deep = format!("{}x{}", "{ a ".repeat(11), " }".repeat(11));
         let deeper = format!("{}x{}", "{ a ".repeat(10_000), " }".repeat(10_000));
         let list = format!("{{ a(x: {}1{}) }}", "[".repeat(5000), "]".repeat(5000));
         // Each fragment holds the next one twice: without a count, 2^40 fields.
-        let twice: String = (0..40)
-            .map(|n| {
-                format!("fragment f{n} on T {{ a {{ ...f{} }} b {{ ...f{} }} }} ", n + 1, n + 1)
-            })
-            .collect();
+        let twice = repeated(40, |n| {
+            let next = n + 1;
+            format!("fragment f{n} on T {{ a {{ ...f{next} }} b {{ ...f{next} }} }}")
+        });
         let twice = format!("{{ a {{ ...f0 }} }} {twice} fragment f40 on T {{ x }}");
-        let empty: String = (0..40)
-            .map(|n| format!("fragment f{n} on T {{ ...f{} ...f{} }} ", n + 1, n + 1))
-            .collect();
+        let empty = repeated(40, |n| {
+            let next = n + 1;
+            format!("fragment f{n} on T {{ ...f{next} ...f{next} }}")
+        });
         let empty = format!("{{ ...f0 }} {empty} fragment f40 on T {{ x @skip(if: true) }}");
         for (text, why) in [
             (format!("{{ {roots} }}"), "at most 10 root fields"),

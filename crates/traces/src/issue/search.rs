@@ -47,15 +47,13 @@ impl Traces {
         let wanted = filter::parse(search.filter.as_deref().unwrap_or(""), &ISSUES)?;
         let start = page::decode::<Offset>(search.page_token.as_deref())?.map_or(0, |at| at.offset);
         call.ctx.filtered(&TRACE_READ);
-        let experiments = match search.experiment {
-            Some(id) => self.experiments(call, &[id.to_string()], &TRACE_READ).await?,
-            None => {
-                let mut here = self.tracking().active_experiments(call).await?;
-                here.retain(|(_, id)| {
-                    call.ctx.allows(&TRACE_READ, &resource(&call.place, *id, false))
-                });
-                here.into_iter().map(|(no, _)| no).collect()
-            }
+        let experiments = if let Some(id) = search.experiment {
+            self.experiments(call, &[id.to_string()], &TRACE_READ).await?
+        } else {
+            let mut here = self.tracking().active_experiments(call).await?;
+            let visible = |id| call.ctx.allows(&TRACE_READ, &resource(&call.place, id, false));
+            here.retain(|(_, id)| visible(*id));
+            here.into_iter().map(|(no, _)| no).collect()
         };
         let room = self.config().max_search_reply.as_usize();
         let most = self.config().max_search_size.as_usize();

@@ -45,18 +45,16 @@ impl Traces {
                         record.expectations.as_ref(),
                     );
                     let hash = record.hash.clone();
-                    let kept = match store::find_record(tx, &dataset.id, &hash)? {
-                        Some((mut known, size)) => {
-                            updated += 1;
-                            dataset.size = dataset.size.saturating_sub(size);
-                            known.merge(record, now);
-                            known
-                        }
-                        None => {
-                            inserted += 1;
-                            dataset.records += 1;
-                            record.into_record(now)
-                        }
+                    let found = store::find_record(tx, &dataset.id, &hash)?;
+                    let kept = if let Some((mut known, size)) = found {
+                        updated += 1;
+                        dataset.size = dataset.size.saturating_sub(size);
+                        known.merge(record, now);
+                        known
+                    } else {
+                        inserted += 1;
+                        dataset.records += 1;
+                        record.into_record(now)
                     };
                     let size = store::put_record(tx, &dataset.id, &hash, &kept)?;
                     if size > record_size.saturating_mul(2) {

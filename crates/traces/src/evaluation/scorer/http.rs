@@ -63,7 +63,7 @@ async fn register(t: Arc<Traces>, call: Call, body: Register) -> Result<Register
     let new = NewScorer::read(name, serialized, t.config())?;
     let made = t.register_scorer(&call, experiment, new).await?;
     Ok(Registered {
-        version: made.version,
+        version: made.number,
         scorer_id: made.scorer_id,
         experiment_id: experiment.to_string(),
         name: made.name,
@@ -88,7 +88,7 @@ impl ScorerShape {
         Self {
             experiment_id: experiment.0,
             scorer_name: version.name,
-            scorer_version: version.version,
+            scorer_version: version.number,
             serialized_scorer: version.serialized,
             creation_time: version.created_at,
             scorer_id: version.scorer_id,

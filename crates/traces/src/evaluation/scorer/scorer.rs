@@ -14,7 +14,7 @@ const MAX_NAME: usize = 256;
 pub(crate) struct Version {
     pub(crate) scorer_id: String,
     pub(crate) name: String,
-    pub(crate) version: i64,
+    pub(crate) number: i64,
     /// In milliseconds.
     pub(crate) created_at: i64,
     /// How to make it again, as JSON. Only clients read it.

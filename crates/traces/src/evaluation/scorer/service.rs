@@ -44,14 +44,14 @@ impl Traces {
                 }
                 let NewScorer { name, serialized } = new;
                 let version =
-                    Version { scorer_id, name, version: last + 1, created_at: now, serialized };
+                    Version { scorer_id, name, number: last + 1, created_at: now, serialized };
                 store::insert(tx, experiment.no, &version)?;
-                let data = shown(&experiment, &version.name, Some(version.version));
+                let data = shown(&experiment, &version.name, Some(version.number));
                 let change = Change::new(&EVALUATION_WRITE, &resource)
                     .event("scorer.registered", &data)
                     .after(&(&data, &version.serialized))
                     .detail("scorer", &version.name)
-                    .detail("version", version.version);
+                    .detail("version", version.number);
                 tx.record(&ctx, change)?;
                 Ok(version)
             })

@@ -31,12 +31,12 @@ pub(super) fn insert(tx: &mut Tx<'_>, experiment: i64, version: &Version) -> Res
     tx.execute(
         "INSERT INTO scorer (id, experiment, name, last_version) VALUES ($1, $2, $3, $4)
          ON CONFLICT (experiment, name) DO UPDATE SET last_version = excluded.last_version",
-        &params![&version.scorer_id, experiment, &version.name, version.version],
+        &params![&version.scorer_id, experiment, &version.name, version.number],
     )?;
     tx.execute(
         "INSERT INTO scorer_version (scorer, version, created_at, serialized)
          VALUES ($1, $2, $3, $4)",
-        &params![&version.scorer_id, version.version, version.created_at, &version.serialized],
+        &params![&version.scorer_id, version.number, version.created_at, &version.serialized],
     )
     .map(drop)
 }
@@ -121,7 +121,7 @@ fn read(row: &Row) -> Result<Version> {
     Ok(Version {
         scorer_id: row.get("id")?,
         name: row.get("name")?,
-        version: row.get("version")?,
+        number: row.get("version")?,
         created_at: row.get("created_at")?,
         serialized: row.get("serialized")?,
     })
