@@ -76,7 +76,7 @@ pub(crate) struct Deploy {
     batch_anyway: bool,
     /// How long a request may take, such as 5s.
     #[arg(long, value_name = "TIME", conflicts_with = "spec")]
-    timeout: Option<String>,
+    answer_within: Option<String>,
     /// Keep answers, and give them again for the same inputs.
     #[arg(long, conflicts_with = "spec")]
     cache: bool,
@@ -142,7 +142,7 @@ impl Deploy {
         let runs = fields([
             ("instances", self.instances.map(Value::from)),
             ("batch", Some(batch)),
-            ("timeout", self.timeout.as_deref().map(Value::from)),
+            ("timeout", self.answer_within.as_deref().map(Value::from)),
             ("cache", self.cache.then_some(Value::Bool(true))),
         ]);
         fields([
@@ -220,7 +220,29 @@ impl Also {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::cli::{Cli, Command};
+
+    /// What a command takes must not be called like what every command takes.
+    #[test]
+    fn every_option_is_its_own() {
+        let line = "falaj deploy churn/3 --name churn --answer-within 5s --max-rate 5 --max-burst 9 \
+                    --log 0.1 --keep-log 7d --also next=churn/4:1 --timeout 1m";
+        let parsed = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        let Command::Deploy(deploy) = parsed.command else { panic!("another command") };
+        let spec = deploy.written();
+        assert_eq!(spec["runs"]["timeout"], "5s");
+        assert_eq!(spec["rate"], json!({ "per_second": 5.0, "burst": 9 }));
+        assert_eq!(spec["keep_predictions"], "7d");
+        let line = "falaj deploy --remote https://far.example --remote-version 2 --name churn";
+        let parsed = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        let Command::Deploy(deploy) = parsed.command else { panic!("another command") };
+        let wanted = json!({ "url": "https://far.example", "model": "churn", "version": "2" });
+        assert_eq!(deploy.written()["variants"][0]["remote"], wanted);
+        assert!(Cli::try_parse_from("falaj deploy --name x".split_whitespace()).is_err());
+    }
 
     #[test]
     fn models_are_named_in_three_ways() {

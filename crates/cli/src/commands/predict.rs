@@ -48,7 +48,7 @@ pub(crate) struct Predict {
     #[arg(long)]
     json: Option<String>,
     #[command(flatten)]
-    later: later::Later,
+    later: later::LaterArgs,
     /// The Parquet file whose rows are asked about.
     #[arg(long, value_name = "FILE", requires = "out")]
     batch: Option<PathBuf>,

@@ -34,7 +34,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 #[derive(Debug, Args)]
-pub(super) struct Later {
+pub(super) struct LaterArgs {
     /// A file with one request as JSON, to be answered later; its id is printed.
     #[arg(long, value_name = "FILE")]
     later: Option<PathBuf>,
@@ -68,7 +68,7 @@ pub(super) struct Later {
     requests: bool,
 }
 
-impl Later {
+impl LaterArgs {
     pub(super) async fn run(
         &self,
         ctx: &Context,
