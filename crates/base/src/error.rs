@@ -34,6 +34,14 @@ pub enum ErrorKind {
     Internal,
 }
 
+impl ErrorKind {
+    /// Whether it is the server's doing, or its state: 5xx.
+    #[must_use]
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Unavailable | Self::Timeout | Self::StorageFull | Self::Internal)
+    }
+}
+
 /// An error fit to be shown to the caller.
 pub struct Error(Box<Inner>);
 
@@ -104,7 +112,8 @@ impl Error {
     pub fn within(mut self, outer: &str) -> Self {
         if let Some(field) = self.0.field.take() {
             let full = format!("{outer}.{field}");
-            self.0.message = self.0.message.replacen(&format!("`{field}`"), &format!("`{full}`"), 1);
+            self.0.message =
+                self.0.message.replacen(&format!("`{field}`"), &format!("`{full}`"), 1);
             self.0.field = Some(full);
         }
         self

@@ -1,6 +1,7 @@
 //! Reading a document: which operation is meant, and which fields it asks for, with fragments in
 //! their places and variables by their values.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use apollo_parser::{Parser, cst};
@@ -18,6 +19,8 @@ const MAX_DEPTH: usize = 10;
 const MAX_FIELDS: usize = 1000;
 const MAX_ROOTS: usize = 10;
 const MAX_ALIASES: usize = 10;
+/// How many bytes variables may come to, counted at every place where they are filled in.
+const MAX_FILLED: usize = 4 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -86,7 +89,8 @@ pub(crate) fn read(
         _ => Operation::Query,
     };
     let variables = given(operation, variables)?;
-    let mut reader = Reader { fragments: &fragments, variables: &variables, fields: 0 };
+    let filling = Filling::new(&variables);
+    let mut reader = Reader { fragments: &fragments, variables: &filling, fields: 0 };
     let fields = match operation.selection_set() {
         Some(set) => reader.fields(&set, 1, &[])?,
         None => Vec::new(),
@@ -106,7 +110,7 @@ fn given(
         let value = match sent.get(&name) {
             Some(value) => Some(value.clone()),
             None => match one.default_value().and_then(|default| default.value()) {
-                Some(default) => Some(plain(&default, &Map::new())?),
+                Some(default) => Some(plain(&default, &Filling::new(&Map::new()))?),
                 None => None,
             },
         };
@@ -121,9 +125,46 @@ fn text_of(name: Option<cst::Name>) -> Option<String> {
     name.map(|name| name.text().to_string())
 }
 
+/// Variables, and how much of them was filled in so far: one that is named often is copied often.
+struct Filling<'v> {
+    variables: &'v Map<String, Value>,
+    filled: Cell<usize>,
+}
+
+impl<'v> Filling<'v> {
+    fn new(variables: &'v Map<String, Value>) -> Self {
+        Self { variables, filled: Cell::new(0) }
+    }
+
+    fn fill(&self, name: &str) -> Result<Value, Refusal> {
+        let Some(value) = self.variables.get(name) else { return Ok(Value::Null) };
+        let filled = self.filled.get().saturating_add(weight(value));
+        self.filled.set(filled);
+        if filled > MAX_FILLED {
+            return Err(format!(
+                "variables come to more than {MAX_FILLED} bytes where they are used"
+            ));
+        }
+        Ok(value.clone())
+    }
+}
+
+/// About how many bytes a copy takes.
+fn weight(value: &Value) -> usize {
+    const ONE: usize = 32;
+    match value {
+        Value::String(text) => ONE + text.len(),
+        Value::Array(all) => ONE + all.iter().map(weight).sum::<usize>(),
+        Value::Object(all) => {
+            ONE + all.iter().map(|(key, value)| ONE + key.len() + weight(value)).sum::<usize>()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => ONE,
+    }
+}
+
 struct Reader<'d> {
     fragments: &'d HashMap<String, cst::FragmentDefinition>,
-    variables: &'d Map<String, Value>,
+    variables: &'d Filling<'d>,
     /// How many there were so far, uses of fragments among them.
     fields: usize,
 }
@@ -265,11 +306,11 @@ fn merge(all: &mut Vec<Field>, field: Field) -> Result<(), Refusal> {
 }
 
 /// A value with its variables filled in. One that is not given is left out of its object.
-fn plain(value: &cst::Value, variables: &Map<String, Value>) -> Result<Value, Refusal> {
+fn plain(value: &cst::Value, variables: &Filling<'_>) -> Result<Value, Refusal> {
     Ok(match value {
         cst::Value::Variable(variable) => {
             let name = text_of(variable.name()).unwrap_or_default();
-            variables.get(&name).cloned().unwrap_or_default()
+            variables.fill(&name)?
         }
         cst::Value::StringValue(text) => Value::String(text.into()),
         cst::Value::IntValue(number) => {
@@ -323,6 +364,16 @@ mod tests {
             inner => format!("{}({})", field.key, names(inner).join(" ")),
         };
         fields.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_variable_that_is_named_often_is_not_copied_for_ever() {
+        let variables = json!({ "v": "x".repeat(1 << 20) });
+        let uses =
+            |count: usize| format!("query($v:String){{f(a:[{}]){{b}}}}", "$v,".repeat(count));
+        let read = |count| read(&uses(count), None, variables.as_object().unwrap());
+        assert!(read(3).is_ok());
+        assert!(read(5).unwrap_err().contains("variables come to more than"));
     }
 
     #[test]

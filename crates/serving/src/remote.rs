@@ -64,8 +64,12 @@ impl Remote {
             return Err(("remote.model", self.model.clone(), "a name of 1 to 256 bytes"));
         }
         match &self.version {
-            Some(version) if !is_name(version, 64) => {
-                Err(("remote.version", version.clone(), "a version of 1 to 64 bytes"))
+            // It is told in a header.
+            Some(version)
+                if !is_name(version, 64)
+                    || !version.bytes().all(|byte| byte.is_ascii_graphic()) =>
+            {
+                Err(("remote.version", version.clone(), "1 to 64 visible ASCII characters"))
             }
             _ => Ok(()),
         }

@@ -5,7 +5,7 @@ use falaj_base::{Error, Result};
 
 use super::key::Keys;
 use super::moments::{Group, Moments};
-use super::time::micros;
+use super::time::{Cut, micros};
 
 /// Up to so many moments of a key are marked one by one.
 const FEW: usize = 32;
@@ -75,8 +75,8 @@ impl<'m> Latest<'m> {
         event: (&str, &dyn Array),
         known: Option<(&str, &dyn Array)>,
     ) -> Result<()> {
-        let events = micros(event.0, event.1)?;
-        let knowns = known.map(|(name, column)| micros(name, column)).transpose()?;
+        let events = micros(event.0, event.1, Cut::Up)?;
+        let knowns = known.map(|(name, column)| micros(name, column, Cut::Up)).transpose()?;
         let keys = Keys::of(keys)?;
         let lengths = [Some(events.len()), knowns.as_ref().map(|knowns| knowns.len())];
         if lengths.into_iter().flatten().any(|length| length != keys.len()) {

@@ -5,7 +5,7 @@ use falaj_base::{Error, Result};
 use hashbrown::HashMap;
 
 use super::key::Keys;
-use super::time::micros;
+use super::time::{Cut, micros};
 
 /// Moments, grouped by key and in the order of time within each group.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) struct Group<'a> {
 impl Moments {
     /// A question for each row: this key, at this time. A row without a key has no answer.
     pub fn new(keys: &[(&str, ArrayRef)], at: (&str, &dyn Array)) -> Result<Self> {
-        let times = micros(at.0, at.1)?;
+        let times = micros(at.0, at.1, Cut::Down)?;
         let keys = Keys::of(keys)?;
         if keys.len() != times.len() {
             let found = format!("{} rows", times.len());

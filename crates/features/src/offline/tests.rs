@@ -152,6 +152,19 @@ fn keys_meet_by_what_they_mean_in_every_width() {
 }
 
 #[test]
+fn parts_of_a_microsecond_let_nothing_in_early() {
+    let nanos = |values: Vec<i64>| -> ArrayRef {
+        Arc::new(arrow_array::TimestampNanosecondArray::from(values))
+    };
+    let at = nanos(vec![10_500, 10_999, 11_000]);
+    let moments = Moments::new(&[("key", ints([1, 1, 1]))], ("at", &*at)).unwrap();
+    let mut latest = Latest::new(&moments, EVER);
+    let event = nanos(vec![10_900]);
+    latest.add(&[("key", ints([1]))], ("event", &*event), None).unwrap();
+    assert_eq!(latest.finish().rows(), [None, None, Some(0)]);
+}
+
+#[test]
 fn what_is_not_a_time_is_refused_by_its_row() {
     let at: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None]));
     let error = Moments::new(&[("key", ints([1, 2]))], ("at", &*at)).unwrap_err();

@@ -11,10 +11,16 @@ use arrow_array::types::{
 use arrow_schema::{DataType, TimeUnit};
 use falaj_base::{Error, Result};
 
+/// What becomes of parts of a microsecond. A moment is cut down and a history up: nothing may come
+/// to lie before a moment that did not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    Down,
+    Up,
+}
+
 /// The microseconds of a column without gaps. A whole number is taken for microseconds.
-///
-/// Nanoseconds are cut, downwards: a moment must not come to lie after what happened behind it.
-pub(super) fn micros<'a>(name: &str, column: &'a dyn Array) -> Result<Cow<'a, [i64]>> {
+pub(super) fn micros<'a>(name: &str, column: &'a dyn Array, cut: Cut) -> Result<Cow<'a, [i64]>> {
     if let Some(row) = (0..column.len()).find(|row| column.is_null(*row)) {
         return Err(Error::invalid(format!("{name}[{row}]"), "null", "a time"));
     }
@@ -31,7 +37,8 @@ pub(super) fn micros<'a>(name: &str, column: &'a dyn Array) -> Result<Cow<'a, [i
         }
         DataType::Timestamp(TimeUnit::Nanosecond, _) => {
             let nanos = column.as_primitive::<TimestampNanosecondType>().values();
-            nanos.iter().map(|nanos| nanos.div_euclid(1000)).collect()
+            let more = |nanos: &i64| cut == Cut::Up && nanos.rem_euclid(1000) > 0;
+            nanos.iter().map(|nanos| nanos.div_euclid(1000) + i64::from(more(nanos))).collect()
         }
         other => return Err(Error::invalid(name, other, "a column of timestamps")),
     };

@@ -62,6 +62,7 @@ pub fn call_back(
     payload: &Value,
     most: usize,
 ) -> Result<()> {
+    tx.lock(&format!("callbacks/{project}"))?;
     if store::count_callbacks(tx, project)? >= most {
         tracing::warn!(%project, "too many callbacks of this project wait; one is not made");
         return Ok(());

@@ -94,7 +94,9 @@ impl Endpoint {
         }
         let sum: f64 = shares.iter().map(|(_, share)| share).sum();
         if sum > 0.0 {
-            shares.iter_mut().for_each(|(_, share)| *share /= sum);
+            for (_, share) in &mut shares {
+                *share /= sum;
+            }
         }
         shares
     }

@@ -78,6 +78,12 @@ impl Serving {
         let change = move |_: &mut Tx<'_>, old: Option<Endpoint>, act: &mut Act| {
             let old = old.filter(|old| old.revision == revision);
             let old = old.ok_or_else(|| Error::not_found("endpoint", &act.name))?;
+            let mut running = running;
+            // Shares may have been decided on while this was loading.
+            for running in &mut running {
+                let now = old.running.iter().find(|now| now.variant == running.variant);
+                running.share = now.and_then(|now| now.share);
+            }
             Ok(Endpoint { running, updated_at: act.now, updated_by: act.by().to_owned(), ..old })
         };
         self.change_endpoint(&ctx, &project, endpoint.name, kind, None, change).await.map(drop)

@@ -223,8 +223,8 @@ impl Serving {
             .db()
             .write(move |tx| {
                 tx.lock(&store::lock(id, &name))?;
+                let old = store::find(tx, id, name.as_str())?;
                 let mut act = Act { now: tx.now(), ctx, name, resource, told: None };
-                let old = store::find(tx, id, act.name.as_str())?;
                 if let (None, Some(most)) = (&old, most) {
                     tx.lock(&format!("endpoints/{id}"))?;
                     if store::count(tx, id)? >= most {

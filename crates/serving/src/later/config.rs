@@ -16,6 +16,11 @@ pub struct LaterConfig {
     /// How many requests may wait in one project.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_waiting_in_project: usize,
+    /// How many requests that have ended are kept in one project.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub max_kept_in_project: usize,
+    /// How much their results may take together.
+    pub max_kept_size: ByteSize,
     /// How many requests one server runs at a time, at most half of them for one endpoint.
     #[schemars(range(min = 1, max = 256))]
     pub at_once: usize,
@@ -41,6 +46,8 @@ impl Default for LaterConfig {
             max_body: ByteSize::mib(64),
             max_waiting: 1000,
             max_waiting_in_project: 10_000,
+            max_kept_in_project: 20_000,
+            max_kept_size: ByteSize::gib(10),
             at_once: 4,
             memory: ByteSize::mib(512),
             max_attempts: 10,

@@ -123,10 +123,17 @@ fn submission(query_text: &str, headers: &HeaderMap) -> Result<Submission> {
         priority,
         expires_in,
         callback,
-        callback_secret: headers.get(SECRET).map(text).filter(|secret| !secret.is_empty()),
+        callback_secret: headers.get(SECRET).map(secret).transpose()?,
         header_length: length.transpose()?,
         size: announced(headers),
     })
+}
+
+/// A secret that is there and cannot be used is refused: a call without its signature would follow.
+fn secret(value: &HeaderValue) -> Result<String> {
+    let text = value.to_str().ok().filter(|text| !text.is_empty());
+    let allowed = "visible ASCII characters";
+    text.map(str::to_owned).ok_or_else(|| Error::invalid(SECRET, "not that", allowed))
 }
 
 async fn submit(

@@ -89,7 +89,12 @@ impl Serving {
         let (most, most_in_project) = (config.max_waiting, config.max_waiting_in_project);
         let full = move |tx: &mut Tx<'_>| room(store::waiting(tx, of)?, most, most_in_project);
         // Before the body is read; and once more when it is written down.
-        self.db().read(full).await?;
+        let (most_kept, most_bytes) = (config.max_kept_in_project, config.max_kept_size.bytes());
+        let before = move |tx: &mut Tx<'_>| {
+            full(tx)?;
+            kept(store::ended(tx, of.project)?, most_kept, most_bytes)
+        };
+        self.db().read(before).await?;
         let callback = match &submission.callback {
             Some(url) => {
                 let secret = submission.callback_secret.as_deref();
@@ -229,7 +234,15 @@ impl Serving {
         let not = |text: String| Error::new(&code::CONFLICT, text);
         let blob = match (row.shown.state, &row.shown.error, row.result) {
             (State::Done, _, Some(blob)) => blob,
-            (State::Failed, Some(why), _) => return Err(why.error()),
+            // What failed here once will not be otherwise when it is asked for again.
+            (State::Failed, Some(why), _) => {
+                return Err(match why.error() {
+                    error if error.kind().is_ours() => {
+                        not(format!("the request failed: {}", error.message()))
+                    }
+                    error => error,
+                });
+            }
             (State::Cancelled, ..) => return Err(not("the request was cancelled".to_owned())),
             (state, ..) => {
                 let text = format!("there is no result yet: the request is {}", state.text());
@@ -320,6 +333,24 @@ fn room((here, in_project): (usize, usize), most: usize, most_in_project: usize)
     Ok(())
 }
 
+/// Refuses one more where as much is kept as may be.
+fn kept((count, bytes): (usize, i64), most: usize, most_bytes: u64) -> Result<()> {
+    let full = |text: String| Err(Error::new(&code::RATE_LIMITED, text).retry_after(FULL_FOR));
+    if count >= most {
+        return full(format!(
+            "{most} requests of this project have ended and are kept \
+             (`serving.later.max_kept_in_project`): delete some"
+        ));
+    }
+    if u64::try_from(bytes).is_ok_and(|bytes| bytes >= most_bytes) {
+        return full(format!(
+            "results of this project take {most_bytes} bytes (`serving.later.max_kept_size`): \
+             delete some"
+        ));
+    }
+    Ok(())
+}
+
 fn too_large(most: u64) -> Error {
     let text = format!("the body is too large; allowed: {most} bytes (`serving.later.max_body`)");
     Error::new(&code::TOO_LARGE, text).at("body")
@@ -362,6 +393,10 @@ mod tests {
 
     #[test]
     fn there_is_room_up_to_each_limit() {
+        assert!(kept((9, 99), 10, 100).is_ok());
+        for full in [(10, 0), (0, 100)] {
+            assert_eq!(*kept(full, 10, 100).unwrap_err().code(), code::RATE_LIMITED);
+        }
         assert!(room((9, 99), 10, 100).is_ok());
         for full in [(10, 99), (9, 100)] {
             let error = room(full, 10, 100).unwrap_err();

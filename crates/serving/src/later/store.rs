@@ -67,6 +67,14 @@ pub(super) fn waiting(tx: &mut Tx<'_>, of: Of) -> Result<(usize, usize)> {
     Ok((here, tx.query_one(sql, &params![of.project])?.get("n")?))
 }
 
+/// How many requests of a project have ended and are kept, and the bytes of their results.
+pub(super) fn ended(tx: &mut Tx<'_>, project: ProjectId) -> Result<(usize, i64)> {
+    let sql = "SELECT COUNT(*) AS n, CAST(COALESCE(SUM(result_size), 0) AS BIGINT) AS size
+               FROM later_request WHERE project = $1 AND open = 0";
+    let row = tx.query_one(sql, &params![project])?;
+    Ok((row.get("n")?, row.get("size")?))
+}
+
 /// Writes a new request down.
 pub(super) fn insert(tx: &mut Tx<'_>, of: Of, row: &Row) -> Result<()> {
     let shown = &row.shown;
@@ -185,12 +193,16 @@ pub(super) fn claim(
     let of = Of { tenant: found.get("tenant")?, project: found.get("project")?, endpoint };
     let mut row = read(&found)?;
     let claim = Uuid::now_v7();
-    tx.execute(
+    // Whoever cancelled it or ended it meanwhile was faster.
+    let claimed = tx.execute(
         "UPDATE later_request SET state = 'running', claim = $2, holder = $3, due_at = $4,
              attempts = attempts + 1, started_at = COALESCE(started_at, $5)
-         WHERE id = $1",
+         WHERE id = $1 AND open = 1 AND due_at <= $5",
         &params![&row.shown.id.as_bytes()[..], &claim.as_bytes()[..], holder, now + length, now],
     )?;
+    if claimed != 1 {
+        return Ok(None);
+    }
     row.shown.state = State::Running;
     row.shown.attempts += 1;
     row.shown.started_at = row.shown.started_at.or(Some(now));

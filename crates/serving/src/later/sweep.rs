@@ -32,13 +32,19 @@ pub(crate) fn sweeper(serving: &Serving) -> Worker {
 impl Serving {
     /// Ends what waited too long and deletes what was kept long enough.
     pub(crate) async fn sweep_later(&self) -> Result<()> {
+        let mut failed = false;
         loop {
             let overdue = self.db().read(|tx| store::overdue(tx, AT_ONCE)).await?;
             let more = overdue.len() == AT_ONCE;
             for (of, row) in overdue {
-                self.end_overdue(of, &row.shown.endpoint, row.shown.id).await?;
+                let (endpoint, id) = (&row.shown.endpoint, row.shown.id);
+                // One that cannot be ended holds up no other.
+                if let Err(error) = self.end_overdue(of, endpoint, id).await {
+                    tracing::warn!(%id, error = error.chain(), "a request cannot be ended");
+                    failed = true;
+                }
             }
-            if !more {
+            if !more || failed {
                 break;
             }
         }

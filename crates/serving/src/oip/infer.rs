@@ -96,12 +96,12 @@ pub(super) async fn answered(
         let outputs = desk.fleet().infer(&arm.key, ask).await?.outputs;
         return Ok(Answered { outputs, id: None });
     }
-    let (inputs, began) = (ask.inputs.clone(), Instant::now());
+    let (inputs, began, hurried) = (ask.inputs.clone(), Instant::now(), ask.deadline.is_some());
     let repeated = watched.and_then(|_| Repeated::of(served, &ask, random));
     let answer = desk.fleet().infer(&arm.key, ask).await;
     let latency = began.elapsed();
     if let Some(watched) = watched {
-        watched.note(&arm.variant, latency, &answer);
+        watched.note(&arm.variant, latency, hurried, &answer);
     }
     let outputs = answer?.outputs;
     if let Some(repeated) = repeated {

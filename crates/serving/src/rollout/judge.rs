@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-use falaj_base::{Ctx, Error, Name, ProjectId, Result};
+use falaj_base::{Ctx, Error, Name, ProjectId, Result, code};
 use falaj_store::db::Tx;
 use falaj_store::worker::Worker;
 
@@ -43,7 +43,13 @@ impl Serving {
             Ok(kept.map(|kept| (endpoint, kept)))
         };
         let Some((endpoint, mut kept)) = self.db().read(read).await? else { return Ok(()) };
+        let before = kept.record.progress.clone();
         if next(&endpoint, &mut kept, self.db().now()) == Move::Stay {
+            // When a bandit was looked at last is kept, so that it is not looked at every second.
+            if kept.record.progress != before {
+                let of = (project, endpoint.clone());
+                self.db().write(move |tx| looked_at(tx, &of)).await?;
+            }
             return Ok(());
         }
         let ctx = Ctx::system(NAME);
@@ -55,13 +61,28 @@ impl Serving {
             let old = old.ok_or_else(gone)?;
             let mut kept = store::hold(tx, old.id)?.ok_or_else(gone)?;
             let next = next(&old, &mut kept, act.now);
+            if next == Move::Stay {
+                return Err(Error::new(&code::CHANGED, "another server was faster"));
+            }
             store::put(tx, (project_id, old.id, old.name.as_str()), &kept, act.now)?;
-            moved(old, next, act)
+            Ok(moved(old, next, act))
         };
-        self.change_endpoint(&ctx, &project, endpoint.name, "endpoint.judged", None, change)
-            .await
-            .map(drop)
+        let (name, event) = (endpoint.name, "endpoint.judged");
+        match self.change_endpoint(&ctx, &project, name, event, None, change).await {
+            Err(error) if *error.code() == code::CHANGED => Ok(()),
+            done => done.map(drop),
+        }
     }
+}
+
+/// Notes that nothing followed.
+fn looked_at(tx: &mut Tx<'_>, (project, endpoint): &(ProjectId, Endpoint)) -> Result<()> {
+    let Some(mut kept) = store::hold(tx, endpoint.id)? else { return Ok(()) };
+    let now = tx.now();
+    if next(endpoint, &mut kept, now) == Move::Stay {
+        store::put(tx, (*project, endpoint.id, endpoint.name.as_str()), &kept, now)?;
+    }
+    Ok(())
 }
 
 /// What follows for an endpoint; nothing while it is paused or its record is of another round.
@@ -81,10 +102,9 @@ fn next(endpoint: &Endpoint, kept: &mut Kept, now: falaj_base::Timestamp) -> Mov
 }
 
 /// The endpoint after a decision.
-fn moved(old: Endpoint, next: Move, act: &mut Act) -> Result<Endpoint> {
+fn moved(old: Endpoint, next: Move, act: &mut Act) -> Endpoint {
     let (event, why) = match &next {
-        // Another server was faster.
-        Move::Stay => return Ok(old),
+        Move::Stay => return old,
         Move::Tell { event, why }
         | Move::Share { event, why, .. }
         | Move::End { event, why, .. } => (*event, why.clone()),
@@ -117,7 +137,7 @@ fn moved(old: Endpoint, next: Move, act: &mut Act) -> Result<Endpoint> {
             endpoint.revision += 1;
         }
     }
-    Ok(endpoint)
+    endpoint
 }
 
 /// Begins a new record if what runs is not what ran, and sets the shares to begin with.

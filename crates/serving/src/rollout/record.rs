@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::strategy::{Canary, Compared, Shares, Strategy, Then, shares_with};
+use super::strategy::{Canary, Compared, Shares, Strategy, Then, few, shares_with};
 use crate::traffic::bandit::Bandit;
 use crate::traffic::canary::{Decision, Observed, Rollout};
 use crate::traffic::random::Source;
@@ -62,7 +62,7 @@ pub(crate) struct Record {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Progress {
-    Canary(Rollout),
+    Canary(Box<Rollout>),
     Test { test: Test, told: bool },
     Bandit { bandit: Bandit, shared_at: Timestamp },
 }
@@ -103,7 +103,7 @@ impl Record {
             Some(Strategy::Canary(canary)) => {
                 let rollout = Rollout::new(canary.plan.clone(), now)?;
                 let shares = shares_with(&canary.variant, rollout.share(), weights);
-                (Some(Progress::Canary(rollout)), Some(shares))
+                (Some(Progress::Canary(Box::new(rollout))), Some(shares))
             }
             Some(Strategy::Test(test)) => {
                 let test = Test::new(test.design, test.outcome.empty())?;
@@ -111,7 +111,7 @@ impl Record {
             }
             Some(Strategy::Bandit(config)) => {
                 let names: Vec<Name> = weights.iter().map(|(name, _)| name.clone()).collect();
-                let even = 1.0 / names.len().max(1) as f64;
+                let even = 1.0 / few(names.len());
                 let shares = names.iter().map(|name| (name.clone(), even)).collect();
                 let bandit = Bandit::new(*config, names, now)?;
                 (Some(Progress::Bandit { bandit, shared_at: now }), Some(shares))

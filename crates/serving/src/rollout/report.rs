@@ -10,7 +10,8 @@ use super::record::{Decided, Progress, Record};
 use super::strategy::Strategy;
 use crate::endpoint::Endpoint;
 use crate::traffic::canary::{Decision, Observed};
-use crate::traffic::{sequential, shadow};
+use crate::traffic::sequential::{self, Outcomes};
+use crate::traffic::shadow;
 
 /// How the traffic of an endpoint goes.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -75,8 +76,8 @@ impl Report {
                 p50: seen.latency.quantile(0.5),
                 p95: seen.latency.quantile(0.95),
                 p99: seen.latency.quantile(0.99),
-                outcomes: seen.outcomes.as_ref().map_or(0.0, |outcomes| outcomes.count()),
-                mean_outcome: seen.outcomes.as_ref().and_then(|outcomes| outcomes.mean()),
+                outcomes: seen.outcomes.as_ref().map_or(0.0, Outcomes::count),
+                mean_outcome: seen.outcomes.as_ref().and_then(Outcomes::mean),
             }
         });
         let variants = variants.collect();

@@ -61,6 +61,8 @@ pub(super) fn put(
 }
 
 pub(crate) fn delete(tx: &mut Tx<'_>, endpoint: EndpointId) -> Result<()> {
+    // Whoever is writing it would otherwise put it back.
+    tx.lock(&lock(endpoint))?;
     tx.execute("DELETE FROM endpoint_traffic WHERE endpoint = $1", &params![endpoint]).map(drop)
 }
 

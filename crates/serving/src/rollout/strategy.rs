@@ -123,11 +123,16 @@ fn among(field: &str, name: &Name, sharing: &[&Name]) -> Result<()> {
 /// Shares of the traffic, by variant.
 pub(super) type Shares = Vec<(Name, f64)>;
 
+/// A number of variants, as something to divide by.
+pub(super) fn few(count: usize) -> f64 {
+    u32::try_from(count.max(1)).map_or(f64::MAX, f64::from)
+}
+
 /// `share` for one variant; the others have the rest in proportion to their weights.
 pub(super) fn shares_with(one: &Name, share: f64, weights: &[(Name, f64)]) -> Shares {
     let others = || weights.iter().filter(|(name, _)| name != one);
     let sum: f64 = others().map(|(_, weight)| weight).sum();
-    let count = others().count().max(1) as f64;
+    let count = few(others().count());
     let part = |weight: f64| if sum > 0.0 { weight / sum } else { 1.0 / count };
     let shared = weights.iter().map(|(name, weight)| {
         let share = if name == one { share } else { (1.0 - share) * part(*weight) };

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use falaj_base::{EndpointId, ErrorKind, Name, ProjectId, Result};
+use falaj_base::{EndpointId, ErrorKind, Name, ProjectId, Result, code};
 use falaj_store::db::Tx;
 use falaj_store::worker::Worker;
 use tokio::sync::Semaphore;
@@ -82,6 +82,10 @@ impl Watch {
             seen: Mutex::default(),
         });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        // Somebody else may have read the same meanwhile, and noted something already.
+        if let Some(first) = known.get(&endpoint.id).filter(|known| known.round == round) {
+            return Some(first.clone());
+        }
         known.insert(endpoint.id, watched.clone());
         Some(watched)
     }
@@ -106,11 +110,22 @@ impl Watched {
     }
 
     /// An answer, or none, of a variant that was given the request by its share. Mistakes of
-    /// whoever asked say nothing about who answers.
-    pub(crate) fn note<T>(&self, variant: &Name, took: Duration, answer: &Result<T>) {
+    /// whoever asked say nothing about who answers, nor does a deadline of their own (`hurried`),
+    /// nor that this server has too much to do.
+    pub(crate) fn note<T>(
+        &self,
+        variant: &Name,
+        took: Duration,
+        hurried: bool,
+        answer: &Result<T>,
+    ) {
         let fault = match answer {
             Ok(_) => false,
+            Err(error) if [&code::OVERLOADED, &code::SHUTTING_DOWN].contains(&error.code()) => {
+                return;
+            }
             Err(error) => match error.kind() {
+                ErrorKind::Timeout if hurried => return,
                 ErrorKind::Internal | ErrorKind::Timeout | ErrorKind::Unavailable => true,
                 _ => return,
             },

@@ -150,7 +150,7 @@ impl Db {
             // Held until the connection is back, also when the caller has gone away.
             let _place = place;
             let mut connection = pool.take()?;
-            connection.begin(kind.beginning());
+            connection.begin(kind.beginning())?;
             let engine = Engine::Postgres(&mut connection);
             let mut tx = Tx::new(engine, &inner.clock, inner.replies.get());
             let result =
@@ -164,7 +164,7 @@ impl Db {
                     Ok(value)
                 }
                 (Ok(value), Kind::Read) => {
-                    connection.leave("ROLLBACK");
+                    connection.leave("ROLLBACK")?;
                     pool.give_back(connection);
                     Ok(value)
                 }

@@ -109,6 +109,8 @@ impl<'a> Tx<'a> {
 
     /// Lets only one transaction at a time past this point, for a rule that spans rows ("the last
     /// admin stays"). SQLite has one writer anyway; PostgreSQL takes an advisory lock until commit.
+    /// It is held from the next statement on: what must be read under it, the time included, is
+    /// read after one.
     pub fn lock(&mut self, name: &str) -> Result<()> {
         match self.engine {
             Engine::Sqlite(_) => Ok(()),

@@ -61,8 +61,7 @@ impl Traces {
         self.db()
             .read(move |tx| {
                 let counts = if search.counted {
-                    let counts = store::trace_counts(tx, &experiments, most)?;
-                    Some(counts.ok_or_else(|| too_many(most))?)
+                    Some(store::trace_counts(tx, &experiments, most, || too_many(most))?)
                 } else {
                     None
                 };

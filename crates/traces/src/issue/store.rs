@@ -90,7 +90,8 @@ pub(super) fn trace_counts(
     tx: &mut Tx<'_>,
     experiments: &[i64],
     room: usize,
-) -> Result<Option<HashMap<String, usize>>> {
+    full: impl Fn() -> Error,
+) -> Result<HashMap<String, usize>> {
     let (mut cases, mut read): (HashMap<String, usize>, usize) = (HashMap::new(), 0);
     for experiments in experiments.chunks(LISTED) {
         let sql = format!(
@@ -103,18 +104,21 @@ pub(super) fn trace_counts(
         tx.scan(&sql, &values, |row| {
             let body: String = row.get("body")?;
             read = read.saturating_add(body.len());
+            if read > room {
+                return Err(full());
+            }
             let of: Vec<u8> = row.get("trace")?;
             if of != trace {
                 (trace, here) = (of, HashSet::new());
             }
             let case: Case = serde_json::from_str(&body).map_err(Error::internal)?;
-            if read <= room && case.said.issue.is_some() && here.insert(case.name.clone()) {
+            if case.said.issue.is_some() && here.insert(case.name.clone()) {
                 *cases.entry(case.name).or_default() += 1;
             }
             Ok(())
         })?;
     }
-    Ok((read <= room).then_some(cases))
+    Ok(cases)
 }
 
 /// Deletes the issues of experiments that are gone; how many there were.

@@ -27,8 +27,8 @@ use crate::{TRACE_WRITE, Traces};
 
 const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
-/// The largest message that is read, unpacked.
-const MAX_MESSAGE: usize = 64 << 20;
+/// The largest message that is read, unpacked: as over HTTP, by default.
+const MAX_MESSAGE: usize = 16 << 20;
 
 pub(crate) fn routes(traces: Arc<Traces>, places: Places) -> Vec<Endpoint> {
     Api::new(traces, places).grpc(EXPORT, &TRACE_WRITE, "Log spans over gRPC", answer).into()

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use falaj_base::{Error, Result};
-use futures::future::{BoxFuture, join, ready, try_join_all};
+use futures::future::{BoxFuture, join, try_join_all};
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
@@ -70,13 +70,27 @@ impl Wire {
         }
     }
 
-    /// Moves what can be moved without waiting; tells whether it is still open.
-    fn push(&mut self, runtime: &Runtime) -> bool {
-        runtime.block_on(poll_fn(|cx| {
+    /// Moves what can be moved without waiting.
+    fn push(&mut self, runtime: &Runtime) {
+        runtime.block_on(self.once());
+    }
+
+    /// Reads what the server said while nobody listened; tells whether it is still open.
+    fn listen(&mut self, runtime: &Runtime) -> bool {
+        runtime.block_on(async {
+            self.once().await;
+            // Only a runtime that has nothing else to do asks the system for news.
+            tokio::task::yield_now().await;
+            self.once().await;
+        });
+        self.0.is_some()
+    }
+
+    fn once(&mut self) -> impl Future<Output = ()> {
+        poll_fn(|cx| {
             self.poll(cx);
             Poll::Ready(())
-        }));
-        self.0.is_some()
+        })
     }
 }
 
@@ -118,7 +132,7 @@ impl Connection {
     /// Whether it can be used: what the server said meanwhile is read first.
     pub(super) fn is_open(&mut self) -> bool {
         let Some(runtime) = &self.runtime else { return false };
-        self.wire.push(runtime) && !self.client.is_closed()
+        self.wire.listen(runtime) && !self.client.is_closed()
     }
 
     /// Waits for what was asked for earlier, and for `work`, which is sent right behind it.
@@ -154,25 +168,30 @@ impl Connection {
     }
 
     /// Asks for something now, and leaves the answer to whoever asks next.
-    fn later(&mut self, work: impl Future<Output = Driven<()>> + Send + 'static) {
+    /// What fails before it is sent fails at once: the server, which never heard of it, would
+    /// commit the rest.
+    fn later(&mut self, work: impl Future<Output = Driven<()>> + Send + 'static) -> Result<()> {
         let mut work: BoxFuture<'static, Driven<()>> = Box::pin(work);
         // Polled once, it is in the queue, before all that is asked for afterwards.
         let mut nobody = Context::from_waker(Waker::noop());
-        if let Poll::Ready(done) = work.as_mut().poll(&mut nobody) {
-            work = Box::pin(ready(done));
+        match work.as_mut().poll(&mut nobody) {
+            Poll::Ready(done) => done.map_err(translate),
+            Poll::Pending => {
+                self.waiting.push(work);
+                Ok(())
+            }
         }
-        self.waiting.push(work);
     }
 
-    fn control_later(&mut self, sql: &'static str) {
+    fn control_later(&mut self, sql: &'static str) -> Result<()> {
         let client = self.client.clone();
-        self.later(async move { client.batch_execute(sql).await });
+        self.later(async move { client.batch_execute(sql).await })
     }
 
     /// Begins a transaction, together with its first statement.
-    pub(in crate::db) fn begin(&mut self, sql: &'static str) {
-        self.control_later(sql);
+    pub(in crate::db) fn begin(&mut self, sql: &'static str) -> Result<()> {
         self.beginning = true;
+        self.control_later(sql)
     }
 
     /// Ends a transaction and waits until it is over. After a failed statement the server takes
@@ -182,12 +201,17 @@ impl Connection {
         self.finish(async { client.batch_execute(sql).await })
     }
 
-    /// Ends a transaction that changed nothing: nobody needs to wait for that.
-    pub(in crate::db) fn leave(&mut self, sql: &'static str) {
-        self.control_later(sql);
+    /// Ends a transaction that changed nothing: nobody needs to wait for that, unless something
+    /// else was left to be waited for, whose failure is nobody else's.
+    pub(in crate::db) fn leave(&mut self, sql: &'static str) -> Result<()> {
+        if self.waiting.len() > usize::from(self.beginning) {
+            return self.end(sql);
+        }
+        self.control_later(sql)?;
         if let Some(runtime) = &self.runtime {
             self.wire.push(runtime);
         }
+        Ok(())
     }
 
     /// Runs a statement whose count nobody needs; if it fails, the next one says so.
@@ -198,7 +222,7 @@ impl Connection {
         self.later(async move {
             let params = params.iter().map(|value| value as &(dyn ToSql + Sync));
             client.execute_raw(&statement, params).await.map(drop)
-        });
+        })?;
         if self.waiting.len() >= PIPELINE { self.settle() } else { Ok(()) }
     }
 
@@ -210,8 +234,7 @@ impl Connection {
             let params = params.iter().map(|value| value as &(dyn ToSql + Sync));
             let rows = client.query_raw(&statement, params).await?;
             rows.try_for_each(async |_| Ok(())).await
-        });
-        Ok(())
+        })
     }
 
     /// Waits until the transaction has begun, before anything is changed: a change that was sent

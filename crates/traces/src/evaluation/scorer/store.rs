@@ -111,10 +111,12 @@ pub(super) fn delete(tx: &mut Tx<'_>, id: &str, version: Option<i64>) -> Result<
 pub(crate) fn clear_orphans(tx: &mut Tx<'_>) -> Result<u64> {
     let gone = "NOT EXISTS (SELECT 1 FROM experiment e
         WHERE e.no = scorer.experiment AND e.id >= 0)";
-    let sql =
-        format!("DELETE FROM scorer_version WHERE scorer IN (SELECT id FROM scorer WHERE {gone})");
-    tx.execute(&sql, &[])?;
-    tx.execute(&format!("DELETE FROM scorer WHERE {gone}"), &[])
+    let deleted = tx.execute(&format!("DELETE FROM scorer WHERE {gone}"), &[])?;
+    // By what is no longer there, so that nothing is left of one that went in between.
+    let sql = "DELETE FROM scorer_version
+               WHERE NOT EXISTS (SELECT 1 FROM scorer s WHERE s.id = scorer_version.scorer)";
+    tx.execute(sql, &[])?;
+    Ok(deleted)
 }
 
 fn read(row: &Row) -> Result<Version> {
