@@ -117,13 +117,11 @@ impl Ends {
     }
 
     fn goes_on(&self, now: Instant) -> bool {
-        match self.at {
-            Some(end) => now < end,
-            None => {
-                let less = |left: usize| left.checked_sub(1);
-                self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
-            }
+        if let Some(end) = self.at {
+            return now < end;
         }
+        let less = |left: usize| left.checked_sub(1);
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 }
 

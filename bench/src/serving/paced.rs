@@ -1,9 +1,11 @@
 //! As many requests as are wanted, however fast they are answered: they come at times that were
 //! drawn before, as those of many callers who know nothing of each other do.
 //!
-//! Each connection has a thread, which sleeps until a request is due. A latency counts from when
-//! the request was due, so one that had to wait for its connection waited for its answer.
+//! Each connection has a thread, which takes the next request that nobody took and sleeps until it
+//! is due. The latency of an answer counts from when its request was due, so one that found no
+//! connection free waited too; that of a refusal from when its request was sent.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,15 +30,11 @@ pub(super) fn paced(
     rate: f64,
     time: Duration,
 ) -> Result<Paced> {
-    let due = arrivals(rate, time);
+    let arrivals = Arrivals { due: arrivals(rate, time), taken: AtomicUsize::new(0) };
     let began = Instant::now();
     let lanes = thread::scope(|scope| {
-        let lane = |lane: usize| {
-            let due = &due;
-            scope
-                .spawn(move || one(target, due.iter().skip(lane).step_by(connections), began, time))
-        };
-        let lanes: Vec<_> = (0..connections).map(lane).collect();
+        let lanes = (0..connections).map(|_| scope.spawn(|| one(target, &arrivals, began, time)));
+        let lanes: Vec<_> = lanes.collect();
         let joined = lanes.into_iter().map(|lane| lane.join().ok().context("a client ended")?);
         joined.collect::<Result<Vec<Paced>>>()
     })?;
@@ -48,7 +46,20 @@ pub(super) fn paced(
     Ok(all)
 }
 
-/// When requests are due: the times between them are drawn from an exponential distribution.
+/// When requests are due, and how many of them are taken.
+struct Arrivals {
+    due: Vec<Duration>,
+    taken: AtomicUsize,
+}
+
+impl Arrivals {
+    fn next(&self) -> Option<(usize, Duration)> {
+        let place = self.taken.fetch_add(1, Ordering::Relaxed);
+        self.due.get(place).map(|due| (place, *due))
+    }
+}
+
+/// The times between requests are drawn from an exponential distribution.
 fn arrivals(rate: f64, time: Duration) -> Vec<Duration> {
     let mut random = Random(3);
     // Room for the connections to be made.
@@ -61,26 +72,23 @@ fn arrivals(rate: f64, time: Duration) -> Vec<Duration> {
     due
 }
 
-fn one<'a>(
-    target: &Target,
-    due: impl Iterator<Item = &'a Duration>,
-    began: Instant,
-    time: Duration,
-) -> Result<Paced> {
+fn one(target: &Target, arrivals: &Arrivals, began: Instant, time: Duration) -> Result<Paced> {
     let (mut stream, mut buffer) = (target.connect()?, Vec::new());
     let mut paced = Paced::default();
-    for (due, request) in due.zip(target.requests.iter().cycle()) {
+    while let Some((place, due)) = arrivals.next() {
         thread::sleep(due.saturating_sub(began.elapsed()));
-        if began.elapsed() >= time {
+        let sent = began.elapsed();
+        if sent >= time {
             break;
         }
+        let request = &target.requests[place % target.requests.len()];
         let reply = ask(&mut stream, request, &mut buffer)?;
-        let latency = (began.elapsed().saturating_sub(*due)).as_secs_f64();
+        let done = began.elapsed();
         match reply.status {
-            200 => paced.answered.push(latency),
+            200 => paced.answered.push(done.saturating_sub(due).as_secs_f64()),
             429 | 503 => {
                 ensure!(reply.says_when, "a refusal that does not say when to come again");
-                paced.refused.push(latency);
+                paced.refused.push(done.saturating_sub(sent).as_secs_f64());
             }
             other => {
                 let shown = String::from_utf8_lossy(&buffer[reply.body.0..reply.body.1]);

@@ -13,7 +13,7 @@ use super::models::{Model, body};
 use super::reply::{Reply, parse};
 
 /// Longer than any answer should take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// How far answers of two builds of an engine may lie apart.
 const TOLERANCE: f64 = 1e-3;
 

@@ -22,7 +22,7 @@ impl World {
             report.note(&what("requests"), half, "/s");
             report.note(&what("engine alone"), engine.call * 1e3, "ms");
             report.note(&what("median"), median(&mut paced.answered) * 1e3, "ms");
-            let limit = engine.call * 2e3 + 1.0;
+            let limit = ((engine.call * 2e3 + 1.0) * 100.0).round() / 100.0;
             report.goal(&what("p99"), p99(&mut paced.answered) * 1e3, "ms", Goal::AtMost(limit));
         }
         Ok(())
