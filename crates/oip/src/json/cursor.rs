@@ -7,6 +7,8 @@ use std::borrow::Cow;
 
 use falaj_base::{Error, Result, code};
 
+use super::decimal;
+
 /// How deep lists and objects that nobody reads may be nested.
 const MAX_DEPTH: usize = 32;
 
@@ -156,6 +158,15 @@ impl<'a> Cursor<'a> {
             self.at = start - 1;
             self.expected("a string without unknown escapes")
         })
+    }
+
+    /// A number written in few digits, if one is next. If not, the cursor stays where it is.
+    #[inline]
+    pub(crate) fn decimal<T: decimal::Float>(&mut self) -> Option<T> {
+        self.peek();
+        let (number, length) = decimal::read(&self.text.as_bytes()[self.at..])?;
+        self.at += length;
+        Some(number)
     }
 
     /// A number as it is written, if one is next.

@@ -2,6 +2,7 @@
 
 mod cursor;
 mod data;
+mod decimal;
 mod number;
 mod request;
 #[cfg(test)]

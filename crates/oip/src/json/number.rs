@@ -55,6 +55,9 @@ macro_rules! float {
             const ALLOWED: &str = $allowed;
 
             fn read(cursor: &mut Cursor<'_>) -> Option<Self> {
+                if let Some(number) = cursor.decimal() {
+                    return Some(number);
+                }
                 let Some(token) = cursor.number() else {
                     return special(cursor).map(|special| special as $type);
                 };
