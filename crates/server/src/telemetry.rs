@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
-use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::filter::{Directive, EnvFilter};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt};
@@ -82,6 +82,10 @@ impl Telemetry {
             .parse(&config.filter)
             .map_err(|cause| invalid("telemetry.filter", &config.filter, cause))?;
         let provider = provider(config)?;
+        let filter = match &provider {
+            Some(_) => filter.add_directive(spans()?),
+            None => filter,
+        };
         let traces = provider
             .as_ref()
             .map(|provider| tracing_opentelemetry::layer().with_tracer(provider.tracer("falaj")));
@@ -115,6 +119,11 @@ fn lines(format: LogFormat) -> Box<dyn Layer<Registry> + Send + Sync> {
         }
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     }
+}
+
+/// Lets the spans through that are for traces alone.
+fn spans() -> Result<Directive> {
+    format!("{}=debug", falaj_serving::runtime::SPANS).parse().map_err(Error::internal)
 }
 
 fn provider(config: &TelemetryConfig) -> Result<Option<SdkTracerProvider>> {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use falaj_base::{Error, Result, code};
 use tokio::sync::oneshot;
 
+use super::SPANS;
 use super::batch::Turn;
 use super::instances::{Instances, State};
 use super::job::{Computed, Entry, Job, Ticket, too_late};
@@ -28,7 +29,7 @@ impl Instances {
         let joined = taken.map(|taken| {
             let (reply, answer) = oneshot::channel();
             let (ticket, caller) = (Arc::<Ticket>::default(), tracing::Span::current());
-            let waits = Some(tracing::info_span!(parent: &caller, "queue"));
+            let waits = Some(tracing::debug_span!(target: SPANS, parent: &caller, "queue"));
             let (held, deadline) = (Arc::clone(&ticket), job.deadline);
             let cost = cost.unwrap_or_default();
             let turn =

@@ -10,6 +10,10 @@ use std::time::Duration;
 /// and back would take as long, and it does not hold up others that the same thread serves.
 pub(super) const LIGHT: Duration = Duration::from_micros(150);
 
+/// What it takes at least to hand a request to another thread and its answer back: a model that
+/// saves more than this on each row by computing several together is worth that.
+pub(super) const HAND_OVER: Duration = Duration::from_micros(5);
+
 /// The weight of a new run is one of so many.
 const WEIGHT: u64 = 8;
 /// Up to here a run that took much longer than usual is taken for one that was interrupted.

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use super::admit::{LEAST_WAIT, full};
 use super::ask::Priority;
 use super::batch::{Next, Turn, next};
-use super::cost::{Costs, LIGHT};
+use super::cost::{Costs, HAND_OVER, LIGHT};
 use super::job::{Entry, Job, too_late};
 use super::key::ModelKey;
 use super::line::Line;
@@ -137,10 +137,25 @@ impl Instances {
     }
 
     /// Whether a job is so light that it is computed where it arrives. Not if the operator wants
-    /// requests to wait for each other.
+    /// requests to wait for each other; nor, while others are under way, if a row costs much less
+    /// beside theirs.
     pub(super) fn light(&self, job: &Job) -> bool {
         let waits = self.batching().is_some_and(|batching| !batching.delay.is_zero());
-        !waits && self.costs.expect(job.bytes).is_some_and(|cost| cost <= LIGHT)
+        let alone = || self.meter.in_flight() <= 1;
+        let light = |cost: Duration| {
+            cost <= LIGHT && (alone() || self.saved_beside_others(job, cost) < HAND_OVER)
+        };
+        !waits && self.costs.expect(job.bytes).is_some_and(light)
+    }
+
+    /// What a row of a job costs less in a full batch than in a run of its own.
+    fn saved_beside_others(&self, job: &Job, cost: Duration) -> Duration {
+        let (Some(batching), Some(_)) = (self.batching(), &job.kind) else { return Duration::ZERO };
+        let share = |time: Duration, rows: usize| time / u32::try_from(rows).unwrap_or(u32::MAX);
+        let full =
+            self.costs.expect((job.bytes / job.rows.max(1)).saturating_mul(batching.max_rows));
+        let beside = full.map_or(Duration::ZERO, |full| share(full, batching.max_rows));
+        share(cost, job.rows.max(1)).saturating_sub(beside)
     }
 
     /// How requests are put together, if they may be.
@@ -229,10 +244,21 @@ impl Instances {
     /// What a thread does next: waits for a session and a batch that is due. None if it is to end.
     pub(super) fn next(self: &Arc<Self>) -> Option<Departed> {
         let mut state = self.state();
+        let mut let_others_go = true;
         loop {
             let mut pause = None;
             if !state.free.is_empty() {
                 match self.decide(&state.line) {
+                    // Where processors are short, those who bring the next requests wait for one
+                    // as well: let go first, they fill the batch. Where none is wanted by anybody
+                    // this takes less than a microsecond.
+                    Next::Run(turns) if let_others_go && self.has_room_beside(turns.len()) => {
+                        let_others_go = false;
+                        drop(state);
+                        std::thread::yield_now();
+                        state = self.state();
+                        continue;
+                    }
                     Next::Run(turns) => {
                         let Some(departed) = state.depart(turns) else { continue };
                         let more = !state.line.is_empty() && !state.free.is_empty();
@@ -263,6 +289,11 @@ impl Instances {
                 return None;
             }
         }
+    }
+
+    /// Whether more could be computed beside so many requests.
+    fn has_room_beside(&self, requests: usize) -> bool {
+        self.batching().is_some_and(|batching| requests < batching.max_rows)
     }
 
     fn decide(&self, line: &Line) -> Next {

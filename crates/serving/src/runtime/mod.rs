@@ -17,8 +17,8 @@
 //! | `remote` | the other way to compute: a server of the Open Inference Protocol |
 //!
 //! A question is computed in one of three ways. A light one (`cost::LIGHT`) on the thread that
-//! asks, if a session is free: to hand it over would take longer than to compute it. Any other
-//! waits in line for a thread of the model, which takes what piled up while the sessions were busy.
+//! asks, if a session is free: to hand it over would take longer than to compute it, unless others
+//! are under way and it would gain from their company (`cost::HAND_OVER`). Any other waits in line for a thread of the model, which takes what piled up while the sessions were busy.
 //! That of a remote model is sent on.
 //!
 //! Must hold:
@@ -59,6 +59,10 @@ pub use remote::RemoteConfig;
 pub use settings::{Batching, FleetConfig, MAX_BATCH_ROWS, MAX_DELAY, MAX_INSTANCES, Settings};
 pub use source::{Content, Fetched, Source};
 pub use statistics::{BatchStatistics, Histogram, LATENCY_BUCKETS, Spent, Statistics};
+
+/// The target of spans that are for traces alone. Nothing is logged under it, so they cost nothing
+/// where traces are not sent.
+pub const SPANS: &str = "falaj::spans";
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use falaj_base::{Error, Result};
 use falaj_inference::Session;
 use tracing::Span;
 
+use super::SPANS;
 use super::ask::Times;
 use super::batch::Turn;
 use super::instances::Instances;
@@ -95,7 +96,7 @@ fn panicked(told: &str) -> Error {
 }
 
 fn span(caller: &Span, rows: usize, batch_rows: usize) -> Span {
-    tracing::info_span!(parent: caller, "compute", rows, batch_rows)
+    tracing::debug_span!(target: SPANS, parent: caller, "compute", rows, batch_rows)
 }
 
 impl Instances {
