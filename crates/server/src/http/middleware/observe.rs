@@ -1,4 +1,5 @@
-//! One span, one access-log line and one set of numbers for each request.
+//! One span, one access-log line and one set of numbers for each request. Lines that would say
+//! nothing new are for those who ask for them: `telemetry.filter = "info,falaj::access=debug"`.
 //!
 //! Must hold: neither the query (it can carry an authorisation code) nor any header is written.
 
@@ -44,14 +45,26 @@ pub(crate) async fn watch(metrics: Arc<Metrics>, request: Request, next: Next) -
             )
         };
     }
-    // Balancers ask every few seconds; that all is well is not news.
-    let routine = status == 200 && route.is_some_and(|route| route.starts_with("/health/"));
-    if routine {
+    let routine = status == 200 && !is_grpc_refusal(&response);
+    if routine && route.is_some_and(|route| is_asked_all_the_time(&route)) {
         say!(debug);
     } else {
         say!(info);
     }
     response.map(|body| Held::wrap(body, in_flight))
+}
+
+/// Balancers ask every few seconds and callers of models thousands of times a second: that all is
+/// well is not news, and a line about it costs as much as a small model's answer. Who asked models
+/// how often is on the audit log.
+fn is_asked_all_the_time(route: &str) -> bool {
+    ["/health/", "/v2/health/"].iter().any(|health| route.starts_with(health))
+        || ["/infer", "/invocations", "/ModelInfer"].iter().any(|ask| route.ends_with(ask))
+}
+
+/// gRPC tells of a refusal in a header, under a status that is always 200.
+fn is_grpc_refusal(response: &Response) -> bool {
+    response.headers().get("grpc-status").is_some_and(|status| status != "0")
 }
 
 fn span_of(request: &Request, route: Option<&str>) -> Span {
