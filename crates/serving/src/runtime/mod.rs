@@ -18,8 +18,9 @@
 //!
 //! A question is computed in one of three ways. A light one (`cost::LIGHT`) on the thread that
 //! asks, if a session is free: to hand it over would take longer than to compute it, unless others
-//! are under way and it would gain from their company (`cost::HAND_OVER`). Any other waits in line for a thread of the model, which takes what piled up while the sessions were busy.
-//! That of a remote model is sent on.
+//! are under way and it would gain from their company (`cost::HAND_OVER`). Any other waits in line
+//! for a thread of the model, which takes what piled up while the sessions were busy. That of a
+//! remote model is sent on.
 //!
 //! Must hold:
 //! - Every question ends one way: answered with its own rows, refused, too late, or given up.

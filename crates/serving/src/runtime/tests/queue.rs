@@ -257,3 +257,25 @@ async fn light_models_answer_where_they_are_asked_and_heavy_ones_elsewhere() {
     let threads = world.stage.threads.lock().unwrap().clone();
     assert!(threads[50..].iter().all(|name| name.starts_with("infer-")), "{threads:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_light_model_that_gains_from_company_is_handed_over_while_others_are_under_way() {
+    let settings = Settings { instances: 2, warm_up: true, ..Settings::default() };
+    let (world, model) = one(settings).await;
+    // However many rows: so each costs much less beside others.
+    world.stage.run_ns.store(60_000, SeqCst);
+    for _ in 0..40 {
+        model.infer(ask(&[1.0])).await.unwrap();
+    }
+    world.stage.gate.shut();
+    world.stage.threads.lock().unwrap().clear();
+    let first = spawn(&model, ask(&[1.0]));
+    eventually("it runs", || world.stage.gate.waiting.load(SeqCst) == 1).await;
+    let second = spawn(&model, ask(&[2.0]));
+    eventually("both run", || world.stage.gate.waiting.load(SeqCst) == 2).await;
+    world.stage.gate.open();
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    let threads = world.stage.threads.lock().unwrap().clone();
+    assert!(threads.iter().any(|name| name.starts_with("infer-")), "{threads:?}");
+}
