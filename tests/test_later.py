@@ -230,7 +230,7 @@ def test_waiting_is_bounded_cancelled_and_resumed(stage):
     assert admin.delete(cancelled).status_code == 204 and admin.get(cancelled).status_code == 404
     hasty = submit(admin, params={"expires_in": "1s"})
     assert "in time" in ended(admin, hasty, 90)["error"]["message"]
-    assert admin.get(f"{hasty}/result").status_code == 504
+    assert admin.get(f"{hasty}/result").status_code == 409
     assert admin.post(f"{place('turned')}/resume").status_code == 200
     assert {ended(admin, where)["state"] for where in others} == {"done"}
 

@@ -214,13 +214,19 @@ fn stepped(
     now: Timestamp,
 ) -> Move {
     let decision = rollout.decide(now);
+    if let Decision::Wait { .. } = decision {
+        return Move::Stay;
+    }
     let mut why = serde_json::to_value(&decision).unwrap_or_default();
     why["variant"] = json!(canary.variant);
+    // What was seen in the step that is over.
+    why["step"] = json!(rollout.step() + 1);
+    why["canary"] = figures(&rollout.canary);
+    why["baseline"] = figures(&rollout.baseline);
     match decision {
         Decision::Wait { .. } => Move::Stay,
         Decision::Advance { share } => {
             rollout.advance(now);
-            why["step"] = json!(rollout.step());
             let shares = shares_with(&canary.variant, share, weights);
             Move::Share { event: "endpoint.advanced", shares, why }
         }
@@ -233,6 +239,20 @@ fn stepped(
             Move::End { event: "endpoint.rolled-back", left, why }
         }
     }
+}
+
+/// What a side did, for people.
+fn figures(seen: &Observed) -> Value {
+    let outcomes = seen.outcomes.as_ref();
+    json!({
+        "requests": seen.requests,
+        "errors": seen.errors,
+        "p50": seen.latency.quantile(0.5),
+        "p95": seen.latency.quantile(0.95),
+        "p99": seen.latency.quantile(0.99),
+        "outcomes": outcomes.map(Outcomes::count),
+        "mean_outcome": outcomes.and_then(Outcomes::mean),
+    })
 }
 
 fn compared_now(test: &mut Test, compared: &Compared, weights: &[(Name, f64)]) -> Move {

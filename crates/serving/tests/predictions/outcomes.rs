@@ -15,6 +15,7 @@ fn slow() -> PredictionsConfig {
 }
 
 /// No comparison runs.
+#[allow(clippy::unnecessary_wraps, reason = "what counts may fail")]
 fn uncounted(_: &mut Tx<'_>, _: &[Outcome], _: &[bool]) -> Result<()> {
     Ok(())
 }

@@ -54,10 +54,19 @@ fn lines(traffic: &Value) -> Vec<String> {
     }
     for (name, shadow) in traffic["shadows"].as_object().into_iter().flatten() {
         let (compared, failed) = (cell(shadow, "compared"), cell(shadow, "failed"));
+        let slower = shadow["mean_slower"].as_f64().unwrap_or_default();
         lines.push(format!(
-            "shadow {name}: {compared} compared, {failed} failed, {} ms slower",
-            cell(shadow, "mean_slower"),
+            "shadow {name}: {compared} compared, {failed} failed, {slower:+.3} ms on average",
         ));
+        for (output, report) in shadow["outputs"].as_object().into_iter().flatten() {
+            let distance = report["mean_distance"].as_f64().unwrap_or_default();
+            let furthest = report["max_distance"].as_f64().unwrap_or_default();
+            lines.push(format!(
+                "  {output}: {} of {} labels differ, numbers by {distance:.6}, at most {furthest:.6}",
+                cell(report, "flipped"),
+                cell(report, "labels"),
+            ));
+        }
     }
     let decided = &traffic["decided"];
     if !decided.is_null() {
@@ -88,14 +97,16 @@ mod tests {
     fn decisions_fit_on_a_line() {
         let traffic = json!({
             "canary": {"step": 1, "steps": 3, "next": {"decision": "wait", "reason": "too_early", "seconds": 3}},
-            "shadows": {"next": {"compared": 5, "failed": 0, "mean_slower": 0.5}},
+            "shadows": {"next": {"compared": 5, "failed": 0, "mean_slower": 0.5, "outputs": {"y":
+                {"labels": 5, "flipped": 2, "mean_distance": 0.25, "max_distance": 1.0}}}},
             "decided": {"event": "endpoint.advanced", "at": "now", "why": {"share": 0.5}},
         });
         assert_eq!(
             lines(&traffic),
             [
                 "canary: step 1 of 3, next: decision wait, reason too_early, seconds 3",
-                "shadow next: 5 compared, 0 failed, 0.5 ms slower",
+                "shadow next: 5 compared, 0 failed, +0.500 ms on average",
+                "  y: 2 of 5 labels differ, numbers by 0.250000, at most 1.000000",
                 "decided: endpoint.advanced at now: share 0.5",
             ]
         );

@@ -64,6 +64,7 @@ fn a_canary_that_behaves_advances_and_takes_over() {
     let mut record = stored(record);
     let Move::Share { event, shares, why } = judge(&mut record, 3) else { panic!("no step") };
     assert_eq!((event, &why["share"]), ("endpoint.advanced", &json!(0.5)));
+    assert_eq!((&why["step"], &why["canary"]["requests"]), (&json!(1), &json!(60)));
     assert_eq!(shares, [(name("main"), 0.5), (name("next"), 0.5)]);
     assert_eq!(judge(&mut record, 4), Move::Stay);
     record.add(&seen("main", 60, 0), Some(&canary)).unwrap();
