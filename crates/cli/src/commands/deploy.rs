@@ -264,7 +264,8 @@ mod tests {
         }
         let also = Also::parse("next=churn@new:10").unwrap();
         assert_eq!((also.name.as_str(), also.weight), ("next", 10.0));
-        assert_eq!(Also::parse("next=churn/4").unwrap().weight, 1.0);
+        let also = Also::parse("next=churn/4").unwrap();
+        assert_eq!((also.name.as_str(), also.weight), ("next", 1.0));
         for bad in ["next", "next=", "next=churn:x"] {
             assert!(Also::parse(bad).is_err(), "{bad}");
         }
