@@ -62,8 +62,9 @@ test-e2e:
 # The stock MLflow client and OpenTelemetry exporter, doing what people do with them.
 test-mlflow:
 	@scripts/stage "stock MLflow client" $(CACHE)/mlflow-venv/bin/python -m pytest -q -W ignore \
-		tests/mlflow/test_stock_client.py tests/mlflow/test_stock_traces.py \
-		tests/mlflow/test_moving.py tests/mlflow/test_sync.py tests/mlflow/test_models.py --target sqlite --target postgres
+		tests/mlflow/test_stock_client.py tests/mlflow/test_stock_traces.py tests/mlflow/test_stock_evaluation.py \
+		tests/mlflow/test_moving.py tests/mlflow/test_sync.py tests/mlflow/test_models.py tests/mlflow/test_predict.py \
+		--target sqlite --target postgres
 
 # The stock clients of Triton and KServe. The two register the same protobuf names, hence two processes.
 test-serving:

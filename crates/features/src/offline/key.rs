@@ -104,13 +104,14 @@ impl Part {
                 None => return false,
             },
             Self::Unsigned(numbers) => match numbers[row] {
-                Some(number) => match i64::try_from(number) {
-                    Ok(number) => signed(number, to),
-                    Err(_) => {
+                Some(number) => {
+                    if let Ok(number) = i64::try_from(number) {
+                        signed(number, to);
+                    } else {
                         to.push(2);
                         to.extend_from_slice(&number.to_le_bytes());
                     }
-                },
+                }
                 None => return false,
             },
             Self::Text(column) => {

@@ -39,7 +39,7 @@ fn joined(asked: &[(i64, i64)], history: &[Row], rules: Rules, batch: usize) -> 
     let schema = Arc::new(Schema::new(vec![Field::new("value", DataType::Int64, true)]));
     let mut gathered = Gathered::new(latest.finish(), schema.clone());
     for rows in history.chunks(batch.max(1)) {
-        let values: ArrayRef = Arc::new(Int64Array::from_iter(rows.iter().map(|row| row.3)));
+        let values: ArrayRef = Arc::new(rows.iter().map(|row| row.3).collect::<Int64Array>());
         gathered.add(&RecordBatch::try_new(schema.clone(), vec![values]).unwrap()).unwrap();
     }
     gathered.finish().unwrap()[0].as_primitive::<Int64Type>().iter().collect()
