@@ -40,6 +40,8 @@ pub enum Form {
     Frame,
     /// Arrays.
     Tensors,
+    /// One after the other: what the protocol's first version gives.
+    Rows,
 }
 
 /// What the body is read against.

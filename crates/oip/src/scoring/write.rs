@@ -11,7 +11,8 @@ use crate::error::Of;
 use crate::json::put;
 
 /// Writes `{"predictions": ...}`: a record for each element of the outputs if a frame was asked
-/// about, else an object with nested lists for each output. An output whose columns have labels (a
+/// about, else an object with nested lists for each output, or a list of rows if those are asked
+/// for. An output whose columns have labels (a
 /// `ZipMap`) has an object for each row.
 pub fn write(outputs: &[(String, Tensor)], metadata: &Metadata, form: Form) -> Result<Vec<u8>> {
     let outputs: Vec<Output<'_>> =
@@ -20,9 +21,33 @@ pub fn write(outputs: &[(String, Tensor)], metadata: &Metadata, form: Form) -> R
     match form {
         Form::Tensors => tensors(&mut out, &outputs)?,
         Form::Frame => records(&mut out, &outputs)?,
+        Form::Rows => rows(&mut out, &outputs)?,
     }
     out.push(b'}');
     Ok(out)
+}
+
+/// A list of rows: of one output its values, of several an object each. Outputs that do not have
+/// the same rows are given whole.
+fn rows(out: &mut Vec<u8>, outputs: &[Output<'_>]) -> Result<()> {
+    let count = outputs.first().map_or(0, Output::rows);
+    if outputs.iter().any(|output| output.rows() != count || output.shape().is_empty()) {
+        return tensors(out, outputs);
+    }
+    listed(out, count, |out, row| match outputs {
+        [only] => only.row(out, row),
+        several => {
+            out.push(b'{');
+            for (place, output) in several.iter().enumerate() {
+                comma(out, place);
+                put(out, output.name);
+                out.push(b':');
+                output.row(out, row)?;
+            }
+            out.push(b'}');
+            Ok(())
+        }
+    })
 }
 
 struct Output<'a> {

@@ -9,6 +9,7 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, get, on};
 use falaj_base::{Action, Error, Result, code};
 use falaj_oip::describe::{read_load, read_unload};
+use falaj_oip::scoring::Form;
 use falaj_web::{Doc, problem_response};
 use http::{HeaderMap, Method};
 use serde::Deserialize;
@@ -147,7 +148,7 @@ async fn infer(desk: Arc<dyn Desk>, mut request: Request) -> Result<Response> {
 async fn invocations(desk: Arc<dyn Desk>, mut request: Request) -> Result<Response> {
     let named = Named::of(&mut request).await?;
     let headers = std::mem::take(request.headers_mut());
-    rest::invocations(&*desk, named.asked(&headers), &headers, body(request).await?).await
+    rest::invocations(&*desk, named.asked(&headers), &headers, body(request).await?, None).await
 }
 
 /// `NAME:predict`: instances in, predictions out, as MLflow's scoring has them.
@@ -158,7 +159,8 @@ async fn predict(desk: Arc<dyn Desk>, mut request: Request) -> Result<Response> 
     };
     named.name = name.to_owned();
     let headers = std::mem::take(request.headers_mut());
-    rest::invocations(&*desk, named.asked(&headers), &headers, body(request).await?).await
+    let rows = Some(Form::Rows);
+    rest::invocations(&*desk, named.asked(&headers), &headers, body(request).await?, rows).await
 }
 
 async fn server(desk: Arc<dyn Desk>, _: Request) -> Result<Response> {

@@ -3,7 +3,7 @@
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use falaj_base::{Error, Result};
-use falaj_oip::scoring::Scheme;
+use falaj_oip::scoring::{Form, Scheme};
 use falaj_oip::{HEADER_LENGTH, header_length, read_http, scoring, write_http};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -45,12 +45,13 @@ pub(super) async fn infer(
     Ok(reply)
 }
 
-/// Answers MLflow's `/invocations`.
+/// Answers MLflow's `/invocations`; in the form of the question, if no other is asked for.
 pub(super) async fn invocations(
     desk: &dyn Desk,
     of: Of<'_>,
     headers: &HeaderMap,
     body: Bytes,
+    form: Option<Form>,
 ) -> Result<Response> {
     let served = desk.served(of.name, Purpose::Predict).await?;
     let chosen = infer::pick(&served, of.version, of.key)?;
@@ -61,7 +62,8 @@ pub(super) async fn invocations(
     let scored = scoring::read(&body, kind, scheme, desk.limits())?;
     let key = of.key.map(str::to_owned);
     let answered = infer::answered(desk, &served, chosen, Ask::new(scored.inputs), key).await?;
-    let written = scoring::write(&answered.outputs, model.metadata(), scored.form)?;
+    let form = form.unwrap_or(scored.form);
+    let written = scoring::write(&answered.outputs, model.metadata(), form)?;
     let mut reply = Response::new(Body::from(written));
     let headers = reply.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
