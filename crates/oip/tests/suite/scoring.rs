@@ -237,6 +237,12 @@ fn predictions_have_the_shape_of_the_question() {
     let cases = [
         (vec![("y", y())], Form::Tensors, r#"{"y":[[0.5],[NaN]]}"#),
         (vec![("y", y())], Form::Frame, r#"[{"y":0.5},{"y":NaN}]"#),
+        (vec![("y", y())], Form::Rows, "[[0.5],[NaN]]"),
+        (
+            vec![("y", y()), ("z", y())],
+            Form::Rows,
+            r#"[{"y":[0.5],"z":[0.5]},{"y":[NaN],"z":[NaN]}]"#,
+        ),
         (
             vec![("y", y()), ("l", label())],
             Form::Frame,
