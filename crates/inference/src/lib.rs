@@ -22,6 +22,7 @@ pub mod fallback;
 pub mod golden;
 pub mod kernels;
 pub mod onnx;
+pub mod protobuf;
 pub mod runtime;
 pub mod tensor;
 

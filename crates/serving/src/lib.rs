@@ -23,6 +23,7 @@
 //! Not here: what a model is (`registry`), computing (`inference`), the protocol's bytes (`oip`).
 
 mod actions;
+mod chance;
 pub mod config;
 pub mod edge;
 pub mod endpoint;

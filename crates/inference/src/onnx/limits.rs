@@ -6,6 +6,8 @@
 
 use falaj_base::{Error, Result, code};
 
+use crate::protobuf::{self, Content};
+
 /// The limits of one model. The defaults take every model we know of that fits one file.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -140,26 +142,11 @@ fn walk(
         return Err(too_large("levels of nesting", limits.depth));
     }
     while !rest.is_empty() {
-        let key = varint(&mut rest)?;
-        let (field, wire) = (key >> 3, key & 7);
-        let content = match wire {
-            0 => {
-                varint(&mut rest)?;
-                continue;
-            }
-            1 => {
-                take(&mut rest, 8)?;
-                continue;
-            }
-            5 => {
-                take(&mut rest, 4)?;
-                continue;
-            }
-            2 => {
-                let length = varint(&mut rest)?;
-                take(&mut rest, length)?
-            }
-            _ => return Err(malformed("a field of a kind that ONNX does not use")),
+        let (field, wire) = protobuf::key(&mut rest).map_err(malformed)?;
+        let unknown = "a field of a kind that ONNX does not use";
+        let content = match protobuf::content(&mut rest, wire, unknown).map_err(malformed)? {
+            Content::Bytes(content) => content,
+            Content::Number => continue,
         };
         match kind.held(field) {
             Held::Message(inner) => {
@@ -189,28 +176,6 @@ impl Count {
 fn bump(counter: &mut usize, limit: usize, what: &str) -> Result<()> {
     *counter += 1;
     if *counter > limit { Err(too_large(what, limit)) } else { Ok(()) }
-}
-
-fn varint(rest: &mut &[u8]) -> Result<u64> {
-    let mut value = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let Some((&byte, tail)) = rest.split_first() else {
-            return Err(malformed("it ends within a number"));
-        };
-        *rest = tail;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Ok(value);
-        }
-    }
-    Err(malformed("a number is longer than ten bytes"))
-}
-
-fn take<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8]> {
-    let split = usize::try_from(length).ok().and_then(|length| rest.split_at_checked(length));
-    let (content, tail) = split.ok_or_else(|| malformed("a part is longer than what holds it"))?;
-    *rest = tail;
-    Ok(content)
 }
 
 fn malformed(why: &str) -> Error {

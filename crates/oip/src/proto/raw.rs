@@ -5,6 +5,7 @@
 
 use bytes::{Buf, BufMut, Bytes};
 use falaj_base::{Error, Result, code};
+use falaj_inference::protobuf::{self, Content};
 use falaj_inference::tensor::MAX_RANK;
 use prost::encoding::{DecodeContext, WireType, skip_field};
 use prost::{DecodeError, Message};
@@ -92,24 +93,18 @@ struct Count {
     strings: usize,
 }
 
-/// The value of a field: bytes, or a number that took so many.
-enum Held<'a> {
-    Bytes(&'a [u8]),
-    Number,
-}
-
 impl Count {
     fn walk(&mut self, mut rest: &[u8], kind: Kind, limits: &Limits) -> Result<()> {
         let (mut parameters, mut dimensions) = (0, 0);
         while !rest.is_empty() {
-            let key = varint(&mut rest)?;
-            let held = held(&mut rest, key & 7)?;
-            match (kind, key >> 3, held) {
-                (Kind::Request, 5, Held::Bytes(input)) => {
+            let (field, wire) = protobuf::key(&mut rest).map_err(malformed)?;
+            let held = protobuf::content(&mut rest, wire, "a field of an unknown kind");
+            match (kind, field, held.map_err(malformed)?) {
+                (Kind::Request, 5, Content::Bytes(input)) => {
                     bump(&mut self.inputs, 1, limits.max_inputs, "inputs")?;
                     self.walk(input, Kind::Input, limits)?;
                 }
-                (Kind::Request, 6, Held::Bytes(output)) => {
+                (Kind::Request, 6, Content::Bytes(output)) => {
                     bump(&mut self.outputs, 1, limits.max_outputs, "outputs")?;
                     self.walk(output, Kind::Output, limits)?;
                 }
@@ -122,7 +117,7 @@ impl Count {
                 (Kind::Input, 3, held) => {
                     bump(&mut dimensions, numbers(&held), MAX_RANK, "dimensions")?;
                 }
-                (Kind::Input, 5, Held::Bytes(contents)) => {
+                (Kind::Input, 5, Content::Bytes(contents)) => {
                     self.walk(contents, Kind::Contents, limits)?;
                 }
                 (Kind::Contents, 8, _) => {
@@ -130,8 +125,8 @@ impl Count {
                 }
                 (Kind::Contents, field, held) => {
                     let elements = match (field, &held) {
-                        (6, Held::Bytes(packed)) => packed.len() / 4,
-                        (7, Held::Bytes(packed)) => packed.len() / 8,
+                        (6, Content::Bytes(packed)) => packed.len() / 4,
+                        (7, Content::Bytes(packed)) => packed.len() / 8,
                         _ => numbers(&held),
                     };
                     bump(&mut self.elements, elements, limits.max_elements, "elements")?;
@@ -144,49 +139,14 @@ impl Count {
 }
 
 /// How many numbers of varying length stand there: each ends with a byte under 128.
-fn numbers(held: &Held<'_>) -> usize {
+fn numbers(held: &Content<'_>) -> usize {
     match held {
-        Held::Number => 1,
-        Held::Bytes(packed) => packed.iter().map(|&byte| usize::from(byte < 128)).sum(),
+        Content::Number => 1,
+        Content::Bytes(packed) => packed.iter().map(|&byte| usize::from(byte < 128)).sum(),
     }
 }
 
 fn bump(counter: &mut usize, by: usize, most: usize, what: &str) -> Result<()> {
     *counter += by;
     if *counter > most { Err(too_large(what, most, "message")) } else { Ok(()) }
-}
-
-fn held<'a>(rest: &mut &'a [u8], wire: u64) -> Result<Held<'a>> {
-    match wire {
-        0 => varint(rest).map(|_| Held::Number),
-        1 => take(rest, 8).map(|_| Held::Number),
-        5 => take(rest, 4).map(|_| Held::Number),
-        2 => {
-            let length = varint(rest)?;
-            take(rest, length).map(Held::Bytes)
-        }
-        _ => Err(malformed("a field of an unknown kind")),
-    }
-}
-
-fn varint(rest: &mut &[u8]) -> Result<u64> {
-    let mut value = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let Some((&byte, tail)) = rest.split_first() else {
-            return Err(malformed("it ends within a number"));
-        };
-        *rest = tail;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Ok(value);
-        }
-    }
-    Err(malformed("a number is longer than ten bytes"))
-}
-
-fn take<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8]> {
-    let split = usize::try_from(length).ok().and_then(|length| rest.split_at_checked(length));
-    let (content, tail) = split.ok_or_else(|| malformed("a part is longer than what holds it"))?;
-    *rest = tail;
-    Ok(content)
 }

@@ -8,6 +8,7 @@ use falaj_base::{Error, ProjectId, Result};
 use falaj_registry::model::RegisteredId;
 use serde::{Deserialize, Serialize};
 
+use super::endpoint::Running;
 use super::spec::Runs;
 use crate::remote::Remote;
 use crate::runtime::ModelKey;
@@ -30,6 +31,23 @@ pub(crate) fn key_of(target: &Target) -> Result<ModelKey> {
 }
 
 impl Target {
+    /// What a variant runs.
+    pub(crate) fn running(
+        project: ProjectId,
+        running: &Running,
+        runs: &Runs,
+        remote: Option<&Remote>,
+    ) -> Self {
+        Self {
+            project,
+            model: running.model,
+            version: running.version,
+            batches: running.batches,
+            runs: runs.clone(),
+            remote: remote.cloned(),
+        }
+    }
+
     pub(crate) fn of(key: &ModelKey) -> Result<Self> {
         serde_json::from_str(key.as_str()).map_err(Error::internal)
     }

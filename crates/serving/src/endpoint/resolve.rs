@@ -55,14 +55,7 @@ impl Serving {
             columns: profile.columns,
             held_back: None,
         };
-        let target = Target {
-            project: project.id,
-            model: running.model,
-            version: running.version,
-            batches: running.batches,
-            runs: spec.runs.clone(),
-            remote: None,
-        };
+        let target = Target::running(project.id, &running, &spec.runs, None);
         self.fleet().model(&key_of(&target)?).await?;
         Ok(running)
     }
@@ -87,14 +80,7 @@ impl Serving {
             columns: Vec::new(),
             held_back: None,
         };
-        let target = Target {
-            project: project.id,
-            model: running.model,
-            version: running.version,
-            batches: running.batches,
-            runs: spec.runs.clone(),
-            remote: Some(remote.clone()),
-        };
+        let target = Target::running(project.id, &running, &spec.runs, Some(remote));
         self.fleet().model(&key_of(&target)?).await?;
         Ok(running)
     }

@@ -144,14 +144,8 @@ impl Endpoint {
     pub(crate) fn arms(&self, project: &Project) -> Result<Vec<Arm>> {
         let shares = self.shares();
         let arm = |running: &Running| {
-            let target = Target {
-                project: project.id,
-                model: running.model,
-                version: running.version,
-                batches: running.batches,
-                runs: self.spec.runs.clone(),
-                remote: self.variant(&running.variant).and_then(|variant| variant.remote.clone()),
-            };
+            let remote = self.variant(&running.variant).and_then(|variant| variant.remote.as_ref());
+            let target = Target::running(project.id, running, &self.spec.runs, remote);
             let share = shares.iter().find(|(name, _)| *name == running.variant);
             Ok(Arm {
                 variant: running.variant.clone(),

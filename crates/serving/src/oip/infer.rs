@@ -1,6 +1,5 @@
 //! One prediction, from a request's tensors to a reply's.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,6 +9,7 @@ use falaj_oip::{Request, Response, Value, classes};
 use uuid::Uuid;
 
 use super::desk::Desk;
+use crate::chance;
 use crate::live::{Arm, Served};
 use crate::predictions::Prediction;
 use crate::rollout::{self, Repeated};
@@ -89,7 +89,7 @@ pub(super) async fn answered(
     ask: Ask,
     key: Option<String>,
 ) -> Result<Answered> {
-    let log = served.log.as_ref().filter(|(share, _)| *share >= 1.0 || random() < *share);
+    let log = served.log.as_ref().filter(|(share, _)| *share >= 1.0 || chance::unit() < *share);
     let log = log.and_then(|(_, home)| desk.log().map(|(log, now)| (log, home, now)));
     let watched = served.watched.as_ref().filter(|_| shared);
     if log.is_none() && watched.is_none() {
@@ -97,7 +97,7 @@ pub(super) async fn answered(
         return Ok(Answered { outputs, id: None });
     }
     let (inputs, began, hurried) = (ask.inputs.clone(), Instant::now(), ask.deadline.is_some());
-    let repeated = watched.and_then(|_| Repeated::of(served, &ask, random));
+    let repeated = watched.and_then(|_| Repeated::of(served, &ask, chance::unit));
     let answer = desk.fleet().infer(&arm.key, ask).await;
     let latency = began.elapsed();
     if let Some(watched) = watched {
@@ -139,14 +139,7 @@ pub(super) fn pick<'a>(
 }
 
 fn drawn(served: &Served, key: Option<&str>) -> f64 {
-    if key.is_some() || served.arms.len() < 2 { 0.0 } else { random() }
-}
-
-/// A number from 0 to 1: nobody is hurt if it can be guessed.
-#[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
-fn random() -> f64 {
-    let random = RandomState::new().build_hasher().finish();
-    (random >> 11) as f64 / (1_u64 << 53) as f64
+    if key.is_some() || served.arms.len() < 2 { 0.0 } else { chance::unit() }
 }
 
 /// Triton's numbers: 1 is the highest, 0 the model's default.

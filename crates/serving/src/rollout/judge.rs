@@ -1,6 +1,5 @@
 //! Looking at every strategy that is at work, and doing what follows.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 use falaj_base::{Ctx, Error, Name, ProjectId, Result, code};
@@ -11,7 +10,7 @@ use super::mark::round_of;
 use super::record::{Move, Record};
 use super::store::{self, Kept};
 use crate::endpoint::{Act, Endpoint, Spec, store as endpoints};
-use crate::{ENDPOINT_WRITE, Serving};
+use crate::{ENDPOINT_WRITE, Serving, chance};
 
 const NAME: &str = "endpoint-judge";
 const EVERY: Duration = Duration::from_secs(1);
@@ -97,8 +96,7 @@ fn next(endpoint: &Endpoint, kept: &mut Kept, now: falaj_base::Timestamp) -> Mov
         .iter()
         .filter_map(|running| Some((running.variant.clone(), running.share?)))
         .collect();
-    let mut source = || RandomState::new().build_hasher().finish();
-    kept.record.judge(strategy, &shares, &weights, now, &mut source)
+    kept.record.judge(strategy, &shares, &weights, now, &mut chance::bits)
 }
 
 /// The endpoint after a decision.
