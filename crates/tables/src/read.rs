@@ -6,6 +6,8 @@
 //! - Before a row group is read, the headers of the pages of the wanted columns were walked
 //!   through: no page unpacks to more than a limit, and no column has more values than a limit.
 //! - The Arrow schema that some writers put into a file is not read; Parquet's own says it all.
+//! - The Parquet library asserts some things that only hold for a well-made file. Such an assertion
+//!   is a fault of the file like any other, never the end of the thread that reads it.
 
 mod footer;
 mod pages;
@@ -15,6 +17,7 @@ mod thrift;
 pub use source::Source;
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use falaj_base::{Error, Result};
 use parquet::arrow::ProjectionMask;
@@ -59,7 +62,7 @@ impl Table {
         let source = source.into();
         footer::check(&source, &limits)?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata = ArrowReaderMetadata::load(&source, options).map_err(unreadable)?;
+        let metadata = guarded(|| ArrowReaderMetadata::load(&source, options).map_err(unreadable))?;
         check_groups(&metadata, &limits)?;
         let fields = metadata.schema().fields().iter().map(|field| arrow::field(field)).collect();
         Ok(Self { source, metadata, fields, limits })
@@ -148,7 +151,7 @@ impl Table {
         );
         let reader =
             builder.with_row_groups(vec![group]).with_projection(mask).with_batch_size(rows);
-        reader.build().map_err(unreadable)
+        guarded(|| reader.build().map_err(unreadable))
     }
 }
 
@@ -175,6 +178,16 @@ fn check_groups(metadata: &ArrowReaderMetadata, limits: &Limits) -> Result<()> {
 /// A fault of the file, in the library's words.
 fn unreadable(error: impl Into<ParquetError>) -> Error {
     Error::invalid("file", error.into(), "a Parquet file")
+}
+
+/// Runs what may meet an assertion of the library. What it worked on is dropped after a panic, so
+/// nobody sees it half done.
+fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(Error::invalid("file", text.unwrap_or("damaged"), "a Parquet file"))
+    })
 }
 
 /// Batches of a part of a file, as an iterator. After an error there is no more.
@@ -218,7 +231,7 @@ impl Iterator for Batches {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let step = self.step();
+        let step = guarded(|| self.step());
         if step.is_err() {
             (self.current, self.groups) = (None, VecDeque::new());
         }

@@ -107,6 +107,14 @@ fn many_values_in_few_bytes_are_counted_before_they_are_unpacked() {
     assert!(drain(bytes, tight).unwrap_err().contains("too many values"));
 }
 
+#[test]
+fn what_the_library_only_asserts_is_refused() {
+    // A length in a page of lists, bent: the rows claim more values than there are.
+    let mut bytes = THEIRS.to_vec();
+    bytes[1485] = 129;
+    assert!(drain(bytes.into(), Limits::default()).unwrap_err().contains("out of bounds"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
