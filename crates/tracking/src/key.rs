@@ -116,6 +116,7 @@ fn find_or_add(tx: &mut Tx<'_>, experiment: i64, kind: KeyKind, name: &str) -> R
     if let Some(number) = find(tx, experiment, kind, name)? {
         return Ok(number);
     }
+    tx.alone()?;
     // The counter's row is held until commit, so those who add names do it one after the other:
     // two that add the same names in different order cannot wait for each other.
     let number = next(tx, "key")?;

@@ -5,7 +5,7 @@
 //!   reads exactly like one that does not exist.
 //! - A reply to a logging call follows its commit. Points, latest values, parameters and tags of
 //!   one call commit together.
-//! - A run row is touched, with a growing version, by every change that a search could notice:
+//! - A run is noted as touched, with a growing version, by every change that a search could notice:
 //!   copies kept in memory are brought up to date by that number alone.
 //! - Parameters never change once written.
 //!
@@ -140,7 +140,7 @@ impl Tracking {
 
     /// Brings what was restored from another engine in line with how this one numbers changes.
     pub async fn settle(&self) -> Result<()> {
-        self.db().write(run::store::settle_versions).await
+        self.db().write(run::touch::settle_versions).await
     }
 }
 

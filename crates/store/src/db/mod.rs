@@ -30,7 +30,7 @@ pub use value::{FromValue, Row, Value, params};
 pub use version::MIGRATIONS;
 
 use crate::record::ReplyKey;
-use postgres::Pool;
+use postgres::{Pool, Shared};
 use tx::Engine;
 
 /// The handle to the database. Cheap to clone.
@@ -66,7 +66,8 @@ impl Kind {
     }
 }
 
-/// What the SQLite writer has done: `writes / commits` is the size of a shared commit.
+/// How writes shared their commits: `writes / commits` is the size of one. On SQLite all writes
+/// count, on PostgreSQL those of [`Db::write_together`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteStats {
     pub commits: u64,
@@ -107,6 +108,29 @@ impl Db {
             self.0.commits.send_modify(|count| *count += 1);
         }
         result
+    }
+
+    /// Like [`Db::write`], for small writes that come by the thousand. On PostgreSQL those that
+    /// wait at the same time share a transaction and its fsync, as all writes do on SQLite.
+    ///
+    /// `place` is the one row for which the work waits, by its key: those who share a transaction
+    /// come in the order of these. The work may run more than once; only the last time counts.
+    pub async fn write_together<T, F>(&self, place: &[u8], work: F) -> Result<T>
+    where
+        F: Fn(&mut Tx<'_>) -> Result<T> + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let EngineHandle::Postgres(pool) = &self.0.engine else { return self.write(work).await };
+        let work = Arc::new(work);
+        match pool.group.write(&self.0, place, work.clone()).await? {
+            Shared::Done(result) => {
+                if result.is_ok() {
+                    self.0.commits.send_modify(|count| *count += 1);
+                }
+                result
+            }
+            Shared::Alone => self.write(move |tx| work(tx)).await,
+        }
     }
 
     /// Changes whenever this server has committed a write.
@@ -150,7 +174,10 @@ impl Db {
             // Held until the connection is back, also when the caller has gone away.
             let _place = place;
             let mut connection = pool.take()?;
-            connection.begin(kind.beginning())?;
+            match kind {
+                Kind::Read => connection.begin(kind.beginning())?,
+                Kind::Write => connection.begin_writing(kind.beginning())?,
+            }
             let engine = Engine::Postgres(&mut connection);
             let mut tx = Tx::new(engine, &inner.clock, inner.replies.get());
             let result =
@@ -228,7 +255,7 @@ impl Db {
                     writes: counters.writes.load(Ordering::Relaxed),
                 }
             }
-            EngineHandle::Postgres(_) => WriteStats::default(),
+            EngineHandle::Postgres(pool) => pool.group.stats(),
         }
     }
 }
@@ -237,6 +264,11 @@ impl std::fmt::Debug for Db {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Db").field(&self.engine_name()).finish()
     }
+}
+
+/// Every caller of a shared commit gets its own copy of the verdict.
+fn copy(error: &Error) -> Error {
+    Error::new(error.code(), error.message()).caused_by(error.chain())
 }
 
 /// Runs blocking work off the async threads; a panic in it is that caller's internal error.

@@ -19,8 +19,22 @@ pub struct Tx<'a> {
     number: Option<i64>,
     pub(crate) clock: &'a Clock,
     pub(crate) replies: Option<&'a DataKey>,
+    /// Whether other writes share this transaction, see [`Tx::alone`].
+    pub(super) sharing: Sharing,
     /// The position of the last record written by this transaction: see [`crate::record`].
     pub(crate) position: Option<(i64, i64)>,
+}
+
+/// Whether a transaction is shared, and what the write that runs in it has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// All of the transaction is one write, or can be undone one by one.
+    #[default]
+    No,
+    /// Others have written before.
+    Shared,
+    /// The write must have a transaction of its own.
+    Unwilling,
 }
 
 pub(super) enum Engine<'a> {
@@ -42,7 +56,8 @@ const POSTGRES_HORIZON: &str = "
 
 impl<'a> Tx<'a> {
     pub(super) fn new(engine: Engine<'a>, clock: &'a Clock, replies: Option<&'a DataKey>) -> Self {
-        Self { engine, failed: false, number: None, clock, replies, position: None }
+        let sharing = Sharing::default();
+        Self { engine, failed: false, number: None, clock, replies, sharing, position: None }
     }
 
     /// Runs a statement and tells how many rows it changed.
@@ -94,6 +109,14 @@ impl<'a> Tx<'a> {
         }
     }
 
+    /// The only row, if there is one; from then on it is this transaction's alone, until its end.
+    pub fn query_held(&mut self, sql: &str, params: &[Value]) -> Result<Option<Row>> {
+        match self.engine {
+            Engine::Sqlite(_) => self.query_opt(sql, params),
+            Engine::Postgres(_) => self.query_opt(&format!("{sql} FOR UPDATE"), params),
+        }
+    }
+
     /// The row that must be there.
     pub fn query_one(&mut self, sql: &str, params: &[Value]) -> Result<Row> {
         self.query_opt(sql, params)?.ok_or_else(|| Error::internal("a query for one row gave none"))
@@ -132,7 +155,19 @@ impl<'a> Tx<'a> {
         }
     }
 
+    /// Says that what follows waits for others or makes them wait, beyond the one row that a write
+    /// of [`super::Db::write_together`] began with. In a transaction that it shares, two such waits
+    /// could cross; so it fails here, and is run again in one of its own.
+    pub fn alone(&mut self) -> Result<()> {
+        if self.sharing == Sharing::No {
+            return Ok(());
+        }
+        self.sharing = Sharing::Unwilling;
+        Err(Error::internal("a write that cannot share its transaction"))
+    }
+
     fn lock_with(&mut self, sql: &str, name: &str) -> Result<()> {
+        self.alone()?;
         self.run(|engine| match engine {
             Engine::Sqlite(_) => Ok(()),
             Engine::Postgres(connection) => connection.lock_later(sql, &params![name]),
@@ -153,9 +188,10 @@ impl<'a> Tx<'a> {
         let number = match (&self.engine, self.number) {
             (Engine::Sqlite(_), _) => 0,
             (Engine::Postgres(_), Some(known)) => known,
-            (Engine::Postgres(_), None) => self
-                .query_one("SELECT pg_current_xact_id()::text::bigint AS number", &[])?
-                .get("number")?,
+            (Engine::Postgres(_), None) => self.run(|engine| match engine {
+                Engine::Sqlite(_) => Ok(0),
+                Engine::Postgres(connection) => connection.number(),
+            })?,
         };
         self.number = Some(number);
         Ok(number)
@@ -231,6 +267,22 @@ impl<'a> Tx<'a> {
             return Err(Error::internal("a transaction went on after a failed statement"));
         }
         Ok(value)
+    }
+
+    /// From here on changes are noticed, for [`Tx::is_untouched`].
+    pub(super) fn mark(&mut self) {
+        if let Engine::Postgres(connection) = &mut self.engine {
+            connection.mark();
+        }
+    }
+
+    /// Whether everything succeeded and nothing was changed since the mark.
+    pub(super) fn is_untouched(&self) -> bool {
+        let changed = match &self.engine {
+            Engine::Sqlite(_) => true,
+            Engine::Postgres(connection) => connection.has_changed(),
+        };
+        !self.failed && !changed
     }
 
     fn run<T>(&mut self, statement: impl FnOnce(&mut Engine<'a>) -> Result<T>) -> Result<T> {

@@ -1,6 +1,6 @@
 //! Transactions: what `write` and `read` promise.
 
-use falaj_base::{Clock, Timestamp, code};
+use falaj_base::{Clock, Error, Timestamp, code};
 use falaj_store::db::{DatabaseConfig, Db, Migration, Value, params};
 use falaj_testkit::database::{Database, each, each_place};
 use futures::future::join_all;
@@ -253,6 +253,71 @@ async fn concurrent_writers_share_commits() {
     let (writes, commits) = (after.writes - before.writes, after.commits - before.commits);
     assert_eq!(writes, 64 * 20);
     assert!(commits * 4 < writes, "{writes} writes took {commits} commits");
+}
+
+/// One write of several that share a transaction: most are good, the others fail in each way.
+async fn together(db: Db, id: i64) -> (i64, falaj_base::Result<i64>) {
+    let place = id.to_be_bytes();
+    let written = db.write_together(&place, move |tx| {
+        let sql = "INSERT INTO thing (id, name) VALUES ($1, $2)";
+        match id % 8 {
+            1 => return Err(Error::new(&code::INVALID_INPUT, "refused before any change")),
+            2 => tx.lock("things")?,
+            3 => tx.alone()?,
+            _ => {}
+        }
+        tx.put(sql, &params![id, format!("thing {id}")])?;
+        match id % 8 {
+            4 => return Err(Error::new(&code::INVALID_INPUT, "refused after a change")),
+            // On PostgreSQL nobody hears of this before the end.
+            5 => tx.put(sql, &params![id + 1000, "taken"])?,
+            6 => panic!("in the middle"),
+            _ => {}
+        }
+        Ok(id)
+    });
+    (id, written.await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_that_share_a_transaction_fail_alone() {
+    each(|db| async move {
+        prepare(&db).await;
+        insert(&db, 0, "taken".to_owned()).await.unwrap();
+        let all = join_all((1..=256).map(|id| tokio::spawn(together(db.clone(), id)))).await;
+        for written in all {
+            let (id, written) = written.unwrap();
+            match (id % 8, written) {
+                (0 | 2 | 3 | 7, Ok(own)) => assert_eq!(own, id),
+                (1 | 4, Err(error)) => assert_eq!(error.code(), &code::INVALID_INPUT),
+                (5, Err(error)) => assert_eq!(error.code(), &code::ALREADY_EXISTS),
+                (6, Err(error)) => assert_eq!(error.code(), &code::INTERNAL),
+                (_, other) => panic!("{id}: {other:?}"),
+            }
+        }
+        assert_eq!(count(&db).await, 1 + 128);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn small_writes_share_commits_on_both_engines() {
+    each(|db| async move {
+        prepare(&db).await;
+        let before = db.write_stats();
+        let all = (0..512).map(|n| 8 * (n + 1)).map(|id| tokio::spawn(together(db.clone(), id)));
+        for written in join_all(all).await {
+            written.unwrap().1.unwrap();
+        }
+        let (commits, writes) = {
+            let now = db.write_stats();
+            (now.commits - before.commits, now.writes - before.writes)
+        };
+        assert_eq!(writes, 512);
+        assert!(commits <= 256, "{commits} commits");
+        assert_eq!(count(&db).await, 512);
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

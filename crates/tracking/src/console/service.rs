@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::store;
 use crate::access::no_run;
-use crate::run::{check_active, store as runs};
+use crate::run::{check_active, store as runs, touch};
 use crate::{RUN_READ, RUN_WRITE, Tracking};
 
 /// What an append came to.
@@ -56,7 +56,7 @@ impl Tracking {
         self.db()
             .write(move |tx| {
                 let run = home.run;
-                let stage = runs::hold_still(tx, run)?.ok_or_else(|| no_run(&run.to_string()))?;
+                let stage = touch::hold_still(tx, run)?.ok_or_else(|| no_run(&run.to_string()))?;
                 check_active(run, stage)?;
                 let length = store::length(tx, run)?;
                 let repeated = is_repeat(offset, bytes.len() as u64, length)?;

@@ -134,11 +134,11 @@ pub(crate) fn set_stage(tx: &mut Tx<'_>, no: i64, stage: Stage, now: i64) -> Res
         &params![no, stage, now],
     )?;
     let deleted_at = (stage == Stage::Deleted).then_some(now);
-    let version = tx.version()?;
     tx.execute(
-        "UPDATE run SET stage = $2, deleted_at = $3, touched = $4 WHERE experiment = $1",
-        &params![no, stage, deleted_at, version],
+        "UPDATE run SET stage = $2, deleted_at = $3 WHERE experiment = $1",
+        &params![no, stage, deleted_at],
     )?;
+    crate::run::touch::note_all(tx, no)?;
     Ok(changed > 0)
 }
 

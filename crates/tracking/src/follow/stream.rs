@@ -228,13 +228,14 @@ fn look(
     first: bool,
 ) -> Result<Option<Seen>> {
     let row = tx.query_opt(
-        "SELECT r.name, r.status, r.end_time, r.stage, r.touched FROM run r
+        "SELECT r.name, r.status, r.end_time, r.stage,
+             (SELECT MAX(t.version) FROM run_touch t WHERE t.run = r.id) AS version FROM run r
          JOIN experiment e ON e.no = r.experiment WHERE r.id = $1 AND e.id >= 0",
         &params![run],
     )?;
     let Some(row) = row else { return Ok(None) };
     let mut seen = Seen {
-        version: row.get("touched")?,
+        version: row.get("version")?,
         name: row.get("name")?,
         status: row.get("status")?,
         end_time: row.get("end_time")?,

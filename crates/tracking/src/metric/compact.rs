@@ -17,7 +17,7 @@ use super::codec;
 use super::history::in_time_order;
 use super::point::Point;
 use super::store::{CHUNK_POINTS, blob, decode_chunk, insert_chunks};
-use crate::run::RunId;
+use crate::run::{RunId, touch};
 
 /// The most log rows one transaction moves: on SQLite other writers wait for it.
 pub const ROWS_AT_ONCE: usize = 256;
@@ -56,6 +56,7 @@ pub fn compact(tx: &mut Tx<'_>, run: RunId) -> Result<Compacted> {
         }
         insert_chunks(tx, run, key, &in_time_order(points))?;
     }
+    touch::settle(tx, run)?;
     Ok(Compacted { rows, more: rows == ROWS_AT_ONCE })
 }
 

@@ -17,13 +17,16 @@ use tokio::sync::Notify;
 use super::compact::{OPEN_CHUNKS, compact};
 use super::config::CompactionConfig;
 use super::store::Appended;
-use crate::run::RunId;
+use crate::run::{RunId, touch};
 
 /// A run that logs many metrics waits until there are this many points of each: chunks of a few
 /// points would be no better than the log.
 const POINTS_PER_KEY: usize = 64;
-/// How many log rows a sweep looks at in one transaction.
+/// How many rows a sweep looks at in one transaction.
 const SWEEP_ROWS: usize = 10_000;
+/// The tables that it looks through.
+const LOG: &str = "metric_log";
+const CHANGES: &str = "run_touch";
 
 /// Counts what is logged and compacts. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -151,10 +154,26 @@ impl Compactor {
         let enough = self.0.config.rows;
         let mut after = None;
         loop {
-            let page = self.0.db.read(move |tx| backlogs(tx, after, SWEEP_ROWS)).await?;
+            let page = self.0.db.read(move |tx| backlogs(tx, LOG, after)).await?;
             let due = page.runs.iter().filter(|(_, rows)| *rows >= enough).map(|(run, _)| *run);
             self.state().due.extend(due);
             self.compact_due().await?;
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        self.sweep_changes(enough).await
+    }
+
+    /// Compaction forgets the changes of runs that log metrics; this finds those that do not.
+    async fn sweep_changes(&self, enough: usize) -> Result<()> {
+        let mut after = None;
+        loop {
+            let page = self.0.db.read(move |tx| backlogs(tx, CHANGES, after)).await?;
+            for (run, _) in page.runs.iter().filter(|(_, rows)| *rows >= enough).copied() {
+                self.0.db.write(move |tx| touch::settle(tx, run)).await?;
+            }
             match page.next {
                 Some(next) => after = Some(next),
                 None => return Ok(()),
@@ -174,21 +193,21 @@ struct Backlogs {
     next: Option<RunId>,
 }
 
-fn backlogs(tx: &mut Tx<'_>, after: Option<RunId>, limit: usize) -> Result<Backlogs> {
+fn backlogs(tx: &mut Tx<'_>, table: &str, after: Option<RunId>) -> Result<Backlogs> {
     // No run has an empty id, and it sorts before all.
     let after = after.map_or(Value::Blob(Vec::new()), Value::from);
-    let rows = tx.query(
+    let sql = format!(
         "SELECT run, COUNT(*) AS backlog FROM
-             (SELECT run FROM metric_log WHERE run > $1 ORDER BY run LIMIT $2) AS page
-         GROUP BY run ORDER BY run",
-        &[after, limit.into()],
-    )?;
+             (SELECT run FROM {table} WHERE run > $1 ORDER BY run LIMIT $2) AS page
+         GROUP BY run ORDER BY run"
+    );
+    let rows = tx.query(&sql, &[after, SWEEP_ROWS.into()])?;
     let mut runs = rows
         .iter()
         .map(|row| Ok((row.get("run")?, row.get("backlog")?)))
         .collect::<Result<Vec<(RunId, usize)>>>()?;
     let seen: usize = runs.iter().map(|(_, rows)| rows).sum();
-    if seen < limit {
+    if seen < SWEEP_ROWS {
         return Ok(Backlogs { runs, next: None });
     }
     // The page was full: its last run may go on beyond it, and is counted on the next one. Unless

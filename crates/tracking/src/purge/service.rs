@@ -19,7 +19,7 @@ use crate::access::{no_experiment, no_run};
 use crate::artifact::proxied_path;
 use crate::experiment::{ExperimentId, Stage, store as experiments};
 use crate::logged_model::{ModelId, no_model, store as models};
-use crate::run::{RunId, store as runs};
+use crate::run::{RunId, store as runs, touch};
 use crate::{EXPERIMENT_PURGE, RUN_PURGE, Tracking};
 
 /// What a purge did.
@@ -150,7 +150,7 @@ pub(super) fn condemn_run(
     crate::artifact::lock_run(tx, act.project, run)?;
     hold::check(tx, act.project, Some(experiment_id))?;
     let gone = || no_run(&run.to_string());
-    runs::touch(tx, run)?.ok_or_else(gone)?;
+    touch::touch(tx, run)?.ok_or_else(gone)?;
     let info = runs::find(tx, run)?.ok_or_else(gone)?;
     check_stage(act.force, info.stage, &format!("run {run}"))?;
     runs::delete(tx, run)?;

@@ -11,9 +11,9 @@ use falaj_store::record::Change;
 use serde_json::json;
 
 use super::id::RunId;
-use super::service::require_active_run;
-use super::store;
-use crate::access::Home;
+use super::service::{check_active, require_active_run};
+use super::{store, touch};
+use crate::access::{Home, no_run};
 use crate::key::{self, KeyKind, Learned};
 use crate::logged_model::write_model_metrics;
 use crate::metric::store::Appended;
@@ -54,7 +54,7 @@ impl Tracking {
         let id = home.run;
         let (learned, appended) = self
             .db()
-            .write(move |tx| {
+            .write_together(id.as_bytes(), move |tx| {
                 let written = this.write_batch(tx, &home, &batch)?;
                 let mut change = Change::new(&RUN_WRITE, &home.resource).detail("run", home.run);
                 for (what, count) in [
@@ -145,11 +145,17 @@ impl Tracking {
         home: &Home,
         batch: &Batch,
     ) -> Result<(Learned, Option<Appended>)> {
-        let info = require_active_run(tx, home.run)?;
+        let gone = || no_run(&home.run.to_string());
+        check_active(home.run, touch::hold_still(tx, home.run)?.ok_or_else(gone)?)?;
+        touch::note(tx, home.run, home.experiment)?;
         let params = self.write_params(tx, home, &batch.params)?;
         let (metrics, appended) = self.write_metrics(tx, home, &batch.metrics)?;
-        let tags = self.write_tags(tx, &info, &batch.tags)?;
-        Ok((params.and(metrics).and(tags), appended))
+        let mut learned = params.and(metrics);
+        if !batch.tags.is_empty() {
+            let info = store::find(tx, home.run)?.ok_or_else(gone)?;
+            learned = learned.and(self.write_tags(tx, &info, &batch.tags)?);
+        }
+        Ok((learned, appended))
     }
 
     fn write_params(

@@ -10,6 +10,7 @@ mod repeat;
 mod run;
 mod service;
 pub(crate) mod store;
+pub(crate) mod touch;
 pub(crate) mod wire;
 
 pub use id::RunId;

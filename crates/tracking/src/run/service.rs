@@ -12,7 +12,7 @@ use super::load::load;
 use super::log::{RUN_NAME_TAG, check_tag};
 use super::run::{Run, RunInfo, RunStatus};
 use super::store::{self, Update};
-use super::{naming, repeat};
+use super::{naming, repeat, touch};
 use crate::access::{Home, no_run, resource};
 use crate::experiment::{ExperimentId, Stage, require_active, require_active_for};
 use crate::homes::Address;
@@ -159,7 +159,7 @@ impl Tracking {
         let (ctx, now) = (call.ctx.clone(), self.now_ms());
         self.db()
             .write(move |tx| {
-                store::touch(tx, run)?.ok_or_else(|| no_run(&run.to_string()))?;
+                touch::touch(tx, run)?.ok_or_else(|| no_run(&run.to_string()))?;
                 store::set_stage(tx, run, stage, now)?;
                 let data = json!({ "run_id": run.to_string(), "lifecycle_stage": stage });
                 let change = Change::new(action, &resource)
@@ -210,7 +210,7 @@ impl Tracking {
 
 /// The run as it is now, touched; refused if it is in the bin.
 pub(crate) fn require_active_run(tx: &mut Tx<'_>, run: RunId) -> Result<RunInfo> {
-    store::touch(tx, run)?;
+    touch::touch(tx, run)?;
     let info = store::find(tx, run)?.ok_or_else(|| no_run(&run.to_string()))?;
     check_active(run, info.stage)?;
     Ok(info)

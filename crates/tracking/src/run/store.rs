@@ -5,6 +5,7 @@ use falaj_store::db::{Row, Tx, Value, params};
 
 use super::id::RunId;
 use super::run::{RunInfo, RunStatus};
+use super::touch;
 use crate::experiment::{ExperimentId, Stage};
 use crate::homes::Address;
 
@@ -29,11 +30,10 @@ pub(crate) fn address(tx: &mut Tx<'_>, run: RunId) -> Result<Option<Address>> {
 
 /// Gives the version the run was made at.
 pub(crate) fn insert(tx: &mut Tx<'_>, run: &RunInfo) -> Result<i64> {
-    let version = tx.version()?;
     tx.execute(
         "INSERT INTO run (id, experiment, name, status, user_id, start_time, end_time, stage,
-             deleted_at, artifact_uri, touched)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+             deleted_at, artifact_uri)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
         &params![
             run.id,
             run.experiment,
@@ -45,10 +45,9 @@ pub(crate) fn insert(tx: &mut Tx<'_>, run: &RunInfo) -> Result<i64> {
             run.stage,
             None::<i64>,
             &run.artifact_uri,
-            version,
         ],
     )?;
-    Ok(version)
+    touch::note(tx, run.id, run.experiment)
 }
 
 pub(crate) fn find(tx: &mut Tx<'_>, run: RunId) -> Result<Option<RunInfo>> {
@@ -59,33 +58,15 @@ pub(crate) fn find(tx: &mut Tx<'_>, run: RunId) -> Result<Option<RunInfo>> {
     tx.query_opt(&sql, &params![run])?.as_ref().map(read).transpose()
 }
 
-/// Marks a run as changed and tells in which stage it is. It is the first statement of every
-/// change, so that changes of one run wait for each other here and nowhere else.
-pub(crate) fn touch(tx: &mut Tx<'_>, run: RunId) -> Result<Option<Stage>> {
-    let version = tx.version()?;
-    tx.query_opt(
-        "UPDATE run SET touched = $2 WHERE id = $1 RETURNING stage",
-        &params![run, version],
-    )?
-    .map(|row| row.get("stage"))
-    .transpose()
-}
-
 /// Takes a run away; what was logged to it stays behind and must follow.
 pub(crate) fn delete(tx: &mut Tx<'_>, run: RunId) -> Result<()> {
+    touch::forget(tx, run)?;
     tx.execute("DELETE FROM run WHERE id = $1", &params![run]).map(drop)
 }
 
 /// Whether a run is still there: its home may have been remembered longer.
 pub(crate) fn exists(tx: &mut Tx<'_>, run: RunId) -> Result<bool> {
     Ok(tx.query_opt("SELECT stage FROM run WHERE id = $1", &params![run])?.is_some())
-}
-
-/// Waits for other changes of a run and keeps them waiting, without marking it as changed itself.
-pub(crate) fn hold_still(tx: &mut Tx<'_>, run: RunId) -> Result<Option<Stage>> {
-    tx.query_opt("UPDATE run SET stage = stage WHERE id = $1 RETURNING stage", &params![run])?
-        .map(|row| row.get("stage"))
-        .transpose()
 }
 
 /// What an update changes; an absent field stays.
@@ -179,24 +160,6 @@ pub(crate) fn tag(tx: &mut Tx<'_>, run: RunId, key: i64) -> Result<Option<String
 pub(crate) fn delete_tag(tx: &mut Tx<'_>, run: RunId, key: i64) -> Result<bool> {
     let sql = "DELETE FROM run_tag WHERE run = $1 AND key = $2";
     Ok(tx.execute(sql, &params![run, key])? > 0)
-}
-
-/// After a restore from the other engine, versions may be ahead of this engine's count: such runs
-/// would be read again by every search. They are stamped anew.
-pub(crate) fn settle_versions(tx: &mut Tx<'_>) -> Result<()> {
-    let version = tx.version()?;
-    let ahead = tx.query(
-        "SELECT e.no FROM experiment e
-         WHERE (SELECT MAX(r.touched) FROM run r WHERE r.experiment = e.no) > $1",
-        &params![version],
-    )?;
-    for row in ahead {
-        tx.execute(
-            "UPDATE run SET touched = $2 WHERE experiment = $1 AND touched > $2",
-            &params![row.get::<i64>("no")?, version],
-        )?;
-    }
-    Ok(())
 }
 
 fn read(row: &Row) -> Result<RunInfo> {

@@ -1,5 +1,6 @@
 //! The runs of one experiment, by columns, as of some version.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -84,12 +85,19 @@ impl Frame {
 
     /// Reads the runs that were touched since the last look; gives their rows.
     fn read_runs(&mut self, tx: &mut Tx<'_>, experiment: i64) -> Result<Vec<Row>> {
-        let since = self.seen.unwrap_or(i64::MIN);
+        let all = "SELECT id, start_time, end_time, status, stage FROM run WHERE experiment = $1";
+        let (sql, values) = match self.seen {
+            None => (Cow::from(all), vec![experiment.into()]),
+            Some(seen) => {
+                let touched = "SELECT run FROM run_touch WHERE experiment = $1 AND version >= $2";
+                let sql = format!("{all} AND id IN ({touched})");
+                (sql.into(), vec![experiment.into(), seen.into()])
+            }
+        };
         let mut changed = Vec::new();
         tx.scan(
-            "SELECT id, start_time, end_time, status, stage FROM run
-             WHERE experiment = $1 AND touched >= $2",
-            &params![experiment, since],
+            &sql,
+            &values,
             |row| {
                 let base = Base {
                     id: row.get("id")?,

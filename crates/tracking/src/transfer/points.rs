@@ -15,7 +15,7 @@ use crate::access::{Home, no_run};
 use crate::experiment::Stage;
 use crate::key::{KeyKind, Learned};
 use crate::metric::{self, Point};
-use crate::run::{RunId, store};
+use crate::run::{RunId, touch};
 
 /// The bytes of one point: three numbers of eight bytes.
 const POINT: usize = 24;
@@ -65,7 +65,7 @@ impl Tracking {
             for OfRun { home, series } in &runs {
                 origin::check_run(tx, &mover, "series.run", home.run)?;
                 let id = home.run.to_string();
-                let stage = store::touch(tx, home.run)?.ok_or_else(|| no_run(&id))?;
+                let stage = touch::touch(tx, home.run)?.ok_or_else(|| no_run(&id))?;
                 if mover.way == Way::Sync && stage == Stage::Deleted {
                     left_out.push(LeftAlone { id, stage: StageHere::Deleted });
                     continue;

@@ -19,7 +19,7 @@ use crate::dataset::{Dataset, DatasetInput, store as datasets};
 use crate::experiment::{Experiment, ExperimentId, Stage};
 use crate::key::{KeyKind, Learned};
 use crate::purge::refuse_while_purged;
-use crate::run::{RunId, RunStatus, store};
+use crate::run::{RunId, RunStatus, touch};
 
 /// A parameter or tag, and the run it is of.
 type OfRun<'a> = (RunId, &'a (String, String));
@@ -187,7 +187,7 @@ fn there(tx: &mut Tx<'_>, run: RunId) -> Result<Option<There>> {
 /// whole server: one that is taken in another place can only be refused.
 fn upsert(tx: &mut Tx<'_>, mover: &Mover, ready: &Ready, now: i64) -> Result<Fate> {
     // Whoever deletes it meanwhile waits, or has done so.
-    store::touch(tx, ready.id)?;
+    touch::touch(tx, ready.id)?;
     let there = there(tx, ready.id)?;
     if there.as_ref().is_some_and(|there| there.experiment != ready.experiment) {
         let text = format!("the run id {} is taken", ready.id);
@@ -234,16 +234,14 @@ fn write(
     ready: &Ready,
     (stage, deleted_at, artifact_uri): (Stage, Option<i64>, String),
 ) -> Result<()> {
-    let version = tx.version()?;
     tx.execute(
         "INSERT INTO run (id, experiment, name, status, user_id, start_time, end_time, stage,
-             deleted_at, artifact_uri, touched)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+             deleted_at, artifact_uri)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
          ON CONFLICT (id) DO UPDATE SET name = excluded.name, status = excluded.status,
              user_id = excluded.user_id, start_time = excluded.start_time,
              end_time = excluded.end_time, stage = excluded.stage,
-             deleted_at = excluded.deleted_at, artifact_uri = excluded.artifact_uri,
-             touched = excluded.touched",
+             deleted_at = excluded.deleted_at, artifact_uri = excluded.artifact_uri",
         &params![
             ready.id,
             ready.experiment,
@@ -255,10 +253,9 @@ fn write(
             stage,
             deleted_at,
             artifact_uri,
-            version,
         ],
-    )
-    .map(drop)
+    )?;
+    touch::note(tx, ready.id, ready.experiment).map(drop)
 }
 
 pub(super) fn input(from: &DatasetIn) -> DatasetInput {

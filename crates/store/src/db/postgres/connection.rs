@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use falaj_base::{Error, Result};
@@ -31,6 +31,17 @@ const PREPARED: usize = 1000;
 /// How many rows of a result are held at a time.
 const ROWS: usize = 256;
 
+/// Asks for the number of this transaction.
+const NUMBER: &str = "SELECT pg_current_xact_id()::text::bigint";
+
+/// Why a shared transaction has no good end.
+pub(super) enum Ended {
+    /// Nothing of it was kept.
+    Undone,
+    /// Nobody knows.
+    Unknown(Error),
+}
+
 type Driven<T> = std::result::Result<T, tokio_postgres::Error>;
 
 pub(in crate::db) struct Connection {
@@ -43,6 +54,10 @@ pub(in crate::db) struct Connection {
     waiting: Vec<BoxFuture<'static, Driven<()>>>,
     /// Whether the beginning of a transaction may be among that.
     beginning: bool,
+    /// Whether anything was changed since [`Connection::mark`].
+    changed: bool,
+    /// The number of the transaction that is under way, once it is known.
+    number: Arc<OnceLock<i64>>,
 }
 
 /// The socket's side of a connection; nothing once it is closed, and whoever waits is told so.
@@ -126,6 +141,8 @@ impl Connection {
             statements: HashMap::new(),
             waiting: Vec::new(),
             beginning: false,
+            changed: false,
+            number: Arc::default(),
         })
     }
 
@@ -188,6 +205,28 @@ impl Connection {
         self.later(async move { client.batch_execute(sql).await })
     }
 
+    /// Begins a transaction that writes, and asks for its number with it.
+    pub(in crate::db) fn begin_writing(&mut self, sql: &'static str) -> Result<()> {
+        self.begin(sql)?;
+        let statement = self.prepared(NUMBER)?;
+        let (client, number) = (self.client.clone(), Arc::<OnceLock<i64>>::default());
+        self.number = number.clone();
+        self.later(async move {
+            let row = client.query_one(&statement, &[]).await?;
+            // Set once: the cell is new for every transaction.
+            let _ = number.set(row.try_get(0)?);
+            Ok(())
+        })
+    }
+
+    /// The number of the transaction that was begun to write.
+    pub(in crate::db) fn number(&mut self) -> Result<i64> {
+        if self.number.get().is_none() {
+            self.settle()?;
+        }
+        self.number.get().copied().ok_or_else(|| Error::internal("a transaction without a number"))
+    }
+
     /// Begins a transaction, together with its first statement.
     pub(in crate::db) fn begin(&mut self, sql: &'static str) -> Result<()> {
         self.beginning = true;
@@ -199,6 +238,22 @@ impl Connection {
     pub(in crate::db) fn end(&mut self, sql: &'static str) -> Result<()> {
         let client = self.client.clone();
         self.finish(async { client.batch_execute(sql).await })
+    }
+
+    /// Ends a transaction that several share, and tells apart how that can go wrong.
+    pub(super) fn end_shared(&mut self, sql: &'static str) -> std::result::Result<(), Ended> {
+        let client = self.client.clone();
+        let Some(runtime) = &self.runtime else { return Err(Ended::Unknown(closed())) };
+        self.beginning = false;
+        let earlier = try_join_all(std::mem::take(&mut self.waiting));
+        let end = async { client.batch_execute(sql).await };
+        let (earlier, ended) = self.wire.drive(runtime, join(earlier, end));
+        match (earlier, ended) {
+            // The server refused a statement: what it then took for the end was a rollback.
+            (Err(refused), Ok(())) if refused.as_db_error().is_some() => Err(Ended::Undone),
+            (Err(error), _) | (_, Err(error)) => Err(Ended::Unknown(translate(error))),
+            (Ok(_), Ok(())) => Ok(()),
+        }
     }
 
     /// Ends a transaction that changed nothing: nobody needs to wait for that, unless something
@@ -240,7 +295,18 @@ impl Connection {
     /// Waits until the transaction has begun, before anything is changed: a change that was sent
     /// along with a beginning that failed would be kept.
     fn begun(&mut self) -> Result<()> {
+        self.changed = true;
         if self.beginning { self.settle() } else { Ok(()) }
+    }
+
+    /// From here on changes are noticed.
+    pub(in crate::db) fn mark(&mut self) {
+        self.changed = false;
+    }
+
+    /// Whether anything was changed since the mark.
+    pub(in crate::db) fn has_changed(&self) -> bool {
+        self.changed
     }
 
     pub(in crate::db) fn execute(&mut self, sql: &str, params: &[Value]) -> Result<u64> {

@@ -5,6 +5,7 @@
 //! takes [`super::Tx::lock`].
 
 mod connection;
+mod group;
 mod pool;
 mod value;
 
@@ -20,6 +21,7 @@ use tokio_postgres::error::SqlState;
 use super::config::{DatabaseConfig, Durability};
 
 pub(super) use connection::Connection;
+pub(super) use group::Shared;
 pub(super) use pool::Pool;
 
 /// Where to connect, and how.

@@ -7,6 +7,7 @@ use falaj_base::{Error, Result, code};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connection::Connection;
+use super::group::Group;
 use super::{DatabaseConfig, Target};
 
 /// How long a transaction may wait for a connection, and a connection for its server.
@@ -16,6 +17,7 @@ pub(in crate::db) struct Pool {
     target: Target,
     places: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
+    pub(in crate::db) group: Group,
 }
 
 impl Pool {
@@ -25,6 +27,7 @@ impl Pool {
             target: Target::new(url, config)?,
             places: Arc::new(Semaphore::new(config.connections.max(1))),
             idle: Mutex::default(),
+            group: Group::new(config),
         });
         let first = pool.clone();
         let opened = tokio::task::spawn_blocking(move || {

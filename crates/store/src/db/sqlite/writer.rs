@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::control;
 use crate::db::config::DatabaseConfig;
+use crate::db::copy;
 use crate::db::tx::{Engine, Tx};
 use crate::record::ReplyKey;
 
@@ -197,7 +198,7 @@ impl Thread {
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         self.counters.writes.fetch_add(done.len() as u64, Ordering::Relaxed);
         for job in done {
-            job.answer(copy(&committed));
+            job.answer(committed.as_ref().map(|()| ()).map_err(copy));
         }
         shared
     }
@@ -244,13 +245,5 @@ impl Thread {
             let _ = control(&self.connection, "ROLLBACK");
         }
         committed
-    }
-}
-
-/// Every caller of a shared commit gets its own copy of the verdict.
-fn copy(result: &Result<()>) -> Result<()> {
-    match result {
-        Ok(()) => Ok(()),
-        Err(error) => Err(Error::new(error.code(), error.message()).caused_by(error.chain())),
     }
 }

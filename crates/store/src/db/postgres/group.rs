@@ -1,0 +1,276 @@
+//! Group commit on PostgreSQL: small writes that wait at the same time share a transaction.
+//!
+//! PostgreSQL runs transactions side by side, but each has its own beginning, its own end and its
+//! own place in the log; a thousand small ones a second cost more in that than in what they write.
+//! Here a leader takes the writes that wait, runs them one after the other in one transaction, and
+//! answers them all when it is durable.
+//!
+//! Must hold:
+//! - Writes are not undone one by one. One that refuses before it has changed anything is answered
+//!   alone; after any other failure nothing of the transaction is kept, and each of its writes is
+//!   sent back to run in a transaction of its own.
+//! - A write is sent back only if it was certainly not kept: when a commit fails, all are told so.
+//! - A write waits for the one row that it names, and for nothing else ([`Tx::alone`]). Those who
+//!   share a transaction come in the order of their rows, so that two leaders, here or on two
+//!   servers, never wait for each other crosswise.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use falaj_base::{Error, Result, code};
+use tokio::sync::oneshot;
+
+use super::connection::{Connection, Ended};
+use super::pool::Pool;
+use crate::db::config::DatabaseConfig;
+use crate::db::tx::{Engine, Sharing, Tx};
+use crate::db::{EngineHandle, Inner, Kind, WriteStats, blocking, copy};
+
+/// Two leaders: while one waits for the disk, the other fills the next transaction. They leave half
+/// of the connections to others.
+const LEADERS: usize = 2;
+/// The most writes in one transaction. Their rows stay held until all of them are done.
+const TOGETHER: usize = 64;
+
+/// What became of a write.
+pub(in crate::db) enum Shared<T> {
+    Done(Result<T>),
+    /// It did not happen, and is to be run in a transaction of its own.
+    Alone,
+}
+
+/// A caller's work, with its type erased.
+trait Job: Send {
+    fn place(&self) -> &[u8];
+    /// Whether the work succeeded.
+    fn run(&mut self, tx: &mut Tx<'_>) -> bool;
+    /// Tells the caller what the work said, if the commit went well.
+    fn answer(self: Box<Self>, committed: Result<()>);
+    fn send_back(self: Box<Self>);
+}
+
+struct Work<F, T> {
+    place: Box<[u8]>,
+    code: Arc<F>,
+    /// Absent until the work has run to its end: still absent after a panic.
+    result: Option<Result<T>>,
+    caller: oneshot::Sender<Shared<T>>,
+}
+
+impl<F, T> Job for Work<F, T>
+where
+    F: Fn(&mut Tx<'_>) -> Result<T> + Send + Sync,
+    T: Send,
+{
+    fn place(&self) -> &[u8] {
+        &self.place
+    }
+
+    fn run(&mut self, tx: &mut Tx<'_>) -> bool {
+        self.result = Some((self.code)(tx).and_then(|value| tx.sound(value)));
+        matches!(self.result, Some(Ok(_)))
+    }
+
+    fn answer(self: Box<Self>, committed: Result<()>) {
+        let result = match self.result {
+            Some(Err(own)) => Err(own),
+            Some(Ok(value)) => committed.map(|()| value),
+            None => committed.and_then(|()| Err(Error::internal("a write panicked"))),
+        };
+        // The caller may have gone (deadline, disconnect); the change stands all the same.
+        let _ = self.caller.send(Shared::Done(result));
+    }
+
+    fn send_back(self: Box<Self>) {
+        let _ = self.caller.send(Shared::Alone);
+    }
+}
+
+type Jobs = Vec<Box<dyn Job>>;
+
+/// Those who wait, and how many leaders serve them.
+#[derive(Default)]
+struct Waiting {
+    jobs: Jobs,
+    leaders: usize,
+}
+
+pub(in crate::db) struct Group {
+    waiting: Mutex<Waiting>,
+    /// How many may wait.
+    room: usize,
+    together: usize,
+    leaders: usize,
+    commits: AtomicU64,
+    writes: AtomicU64,
+}
+
+impl Group {
+    pub(super) fn new(config: &DatabaseConfig) -> Self {
+        Self {
+            waiting: Mutex::default(),
+            room: config.write_queue,
+            together: config.write_batch.clamp(1, TOGETHER),
+            leaders: (config.connections / 2).clamp(1, LEADERS),
+            commits: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+        }
+    }
+
+    pub(in crate::db) fn stats(&self) -> WriteStats {
+        WriteStats {
+            commits: self.commits.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Waits with others, and for them.
+    pub(in crate::db) async fn write<T, F>(
+        &self,
+        db: &Arc<Inner>,
+        place: &[u8],
+        code: Arc<F>,
+    ) -> Result<Shared<T>>
+    where
+        F: Fn(&mut Tx<'_>) -> Result<T> + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let (caller, answered) = oneshot::channel();
+        let job = Box::new(Work { place: place.into(), code, result: None, caller });
+        if self.join(job)? {
+            tokio::spawn(lead(db.clone()));
+        }
+        answered.await.map_err(|_| Error::internal("a shared write was lost"))
+    }
+
+    /// Whether another leader is wanted.
+    fn join(&self, job: Box<dyn Job>) -> Result<bool> {
+        let mut waiting = self.waiting();
+        if waiting.jobs.len() >= self.room {
+            return Err(Error::new(&code::OVERLOADED, "the write queue is full")
+                .retry_after(Duration::from_secs(1)));
+        }
+        waiting.jobs.push(job);
+        let wanted = waiting.leaders < self.leaders;
+        waiting.leaders += usize::from(wanted);
+        Ok(wanted)
+    }
+
+    /// The next to share a transaction, in the order of their rows; without any, the leader goes.
+    fn next(&self) -> Option<Jobs> {
+        let mut waiting = self.waiting();
+        if waiting.jobs.is_empty() {
+            waiting.leaders -= 1;
+            return None;
+        }
+        let count = waiting.jobs.len().min(self.together);
+        let mut jobs: Jobs = waiting.jobs.drain(..count).collect();
+        drop(waiting);
+        // Those of one row stay in the order in which they came.
+        jobs.sort_by(|a, b| a.place().cmp(b.place()));
+        Some(jobs)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Serves those who wait until nobody does.
+async fn lead(db: Arc<Inner>) {
+    let EngineHandle::Postgres(pool) = &db.engine else { return };
+    loop {
+        let (place, inner, own) = (pool.place().await, db.clone(), pool.clone());
+        let served = match place {
+            Ok(place) => {
+                blocking(move || {
+                    // Held until the connection is back.
+                    let _place = place;
+                    Ok(serve(&inner, &own))
+                })
+                .await
+            }
+            Err(error) => Ok(refuse(&own.group, &error)),
+        };
+        // A leader that fell over is replaced by itself.
+        if matches!(served, Ok(Served::Nobody)) {
+            return;
+        }
+    }
+}
+
+/// Why a leader stopped.
+enum Served {
+    /// Nobody waits any more, and it was signed off.
+    Nobody,
+    /// It could not go on with its connection.
+    Interrupted,
+}
+
+fn refuse(group: &Group, error: &Error) -> Served {
+    let Some(jobs) = group.next() else { return Served::Nobody };
+    for job in jobs {
+        job.answer(Err(copy(error)));
+    }
+    Served::Interrupted
+}
+
+fn serve(db: &Inner, pool: &Arc<Pool>) -> Served {
+    let mut connection = match pool.take() {
+        Ok(connection) => connection,
+        Err(error) => return refuse(&pool.group, &error),
+    };
+    while let Some(jobs) = pool.group.next() {
+        if !share(db, &pool.group, &mut connection, jobs) {
+            return Served::Interrupted;
+        }
+    }
+    pool.give_back(connection);
+    Served::Nobody
+}
+
+/// Runs these in one transaction and answers them; tells whether the connection can be used again.
+fn share(db: &Inner, group: &Group, connection: &mut Connection, jobs: Jobs) -> bool {
+    let (kept, whole) = run(db, connection, jobs);
+    let ended = connection.end_shared(if whole { "COMMIT" } else { "ROLLBACK" });
+    if whole && ended.is_ok() {
+        group.commits.fetch_add(1, Ordering::Relaxed);
+        group.writes.fetch_add(kept.len() as u64, Ordering::Relaxed);
+    }
+    for job in kept {
+        match &ended {
+            _ if !whole => job.send_back(),
+            Ok(()) => job.answer(Ok(())),
+            Err(Ended::Undone) => job.send_back(),
+            Err(Ended::Unknown(error)) => job.answer(Err(copy(error))),
+        }
+    }
+    ended.is_ok()
+}
+
+/// Runs the writes, and answers those that refuse before they change anything. Gives the others,
+/// and whether what they wrote can be kept.
+fn run(db: &Inner, connection: &mut Connection, jobs: Jobs) -> (Jobs, bool) {
+    let mut kept = Jobs::new();
+    let mut whole = connection.begin_writing(Kind::Write.beginning()).is_ok();
+    let mut tx = Tx::new(Engine::Postgres(connection), &db.clock, db.replies.get());
+    for mut job in jobs {
+        if whole {
+            tx.sharing = Sharing::Shared;
+            tx.mark();
+            let done = catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false);
+            if !done && tx.is_untouched() {
+                match tx.sharing {
+                    Sharing::Unwilling => job.send_back(),
+                    _ => job.answer(Ok(())),
+                }
+                continue;
+            }
+            whole = done;
+        }
+        kept.push(job);
+    }
+    (kept, whole)
+}

@@ -1,0 +1,102 @@
+//! Which runs have changed, and when: what a search reads to bring its columns up to date.
+//!
+//! A change appends a row here and leaves the run's own row as it is. PostgreSQL keeps a dead
+//! version of every row that is updated until a vacuum comes by, and a run that logs a thousand
+//! metrics a second would be buried under them.
+//!
+//! Must hold: of a run's rows the one with the greatest version stays. Others say nothing that it
+//! does not say, and are removed now and then.
+
+use falaj_base::Result;
+use falaj_store::db::{Tx, params};
+
+use super::id::RunId;
+use crate::experiment::Stage;
+
+/// Runs that were there before the table are carried over with the version they had.
+pub(crate) const SCHEMA: &str = "
+    CREATE TABLE run_touch (
+        run BLOB NOT NULL, version INTEGER NOT NULL, experiment INTEGER NOT NULL,
+        PRIMARY KEY (run, version)) CLUSTERED;
+    INSERT INTO run_touch (run, version, experiment) SELECT id, touched, experiment FROM run;
+    CREATE INDEX run_touch_order ON run_touch (experiment, version, run);
+    DROP INDEX run_touched;
+    ALTER TABLE run DROP COLUMN touched;
+    CREATE INDEX run_experiment ON run (experiment);";
+
+/// Marks a run as changed and tells in which stage it is. It is the first statement of every
+/// change, so that changes of one run wait for each other here and nowhere else.
+pub(crate) fn touch(tx: &mut Tx<'_>, run: RunId) -> Result<Option<Stage>> {
+    let held = tx.query_held("SELECT experiment, stage FROM run WHERE id = $1", &params![run])?;
+    let Some(row) = held else { return Ok(None) };
+    note(tx, run, row.get("experiment")?)?;
+    row.get("stage").map(Some)
+}
+
+/// Waits for other changes of a run and keeps them waiting, without marking it as changed itself.
+pub(crate) fn hold_still(tx: &mut Tx<'_>, run: RunId) -> Result<Option<Stage>> {
+    let held = tx.query_held("SELECT stage FROM run WHERE id = $1", &params![run])?;
+    held.map(|row| row.get("stage")).transpose()
+}
+
+/// Marks a run as changed, without waiting for anybody; gives the version.
+pub(crate) fn note(tx: &mut Tx<'_>, run: RunId, experiment: i64) -> Result<i64> {
+    let version = tx.version()?;
+    tx.put(
+        "INSERT INTO run_touch (run, version, experiment) VALUES ($1, $2, $3)
+         ON CONFLICT (run, version) DO NOTHING",
+        &params![run, version, experiment],
+    )?;
+    Ok(version)
+}
+
+/// Marks all runs of an experiment as changed.
+pub(crate) fn note_all(tx: &mut Tx<'_>, experiment: i64) -> Result<()> {
+    let version = tx.version()?;
+    tx.execute(
+        "INSERT INTO run_touch (run, version, experiment)
+         SELECT id, $2, experiment FROM run WHERE experiment = $1
+         ON CONFLICT (run, version) DO NOTHING",
+        &params![experiment, version],
+    )
+    .map(drop)
+}
+
+/// Forgets the changes of a run but for the last.
+pub(crate) fn settle(tx: &mut Tx<'_>, run: RunId) -> Result<()> {
+    tx.execute(
+        "DELETE FROM run_touch WHERE run = $1
+         AND version < (SELECT MAX(version) FROM run_touch WHERE run = $1)",
+        &params![run],
+    )
+    .map(drop)
+}
+
+/// Forgets all of a run that is taken away.
+pub(super) fn forget(tx: &mut Tx<'_>, run: RunId) -> Result<()> {
+    tx.execute("DELETE FROM run_touch WHERE run = $1", &params![run]).map(drop)
+}
+
+/// After a restore from the other engine, versions may be ahead of this engine's count: such runs
+/// would be read again by every search. They are stamped anew.
+pub(crate) fn settle_versions(tx: &mut Tx<'_>) -> Result<()> {
+    let version = tx.version()?;
+    let ahead = tx.query(
+        "SELECT e.no FROM experiment e
+         WHERE (SELECT MAX(t.version) FROM run_touch t WHERE t.experiment = e.no) > $1",
+        &params![version],
+    )?;
+    for row in ahead {
+        let experiment: i64 = row.get("no")?;
+        let runs = tx.query(
+            "SELECT DISTINCT run FROM run_touch WHERE experiment = $1 AND version > $2",
+            &params![experiment, version],
+        )?;
+        for row in runs {
+            let run: RunId = row.get("run")?;
+            forget(tx, run)?;
+            note(tx, run, experiment)?;
+        }
+    }
+    Ok(())
+}
