@@ -4,10 +4,23 @@
 //! |---|---|
 //! | [`value`] | kinds and values, and their names and JSON |
 //! | [`moment`] | moments as text, as Feast writes them |
+//! | [`key`] | an entity of a view as bytes |
+//! | [`row`] | its values as bytes, and which of two rows stays |
+//! | [`store`] | where rows lie: a file of this server, or Redis |
 //!
-//! Not here: what a feature view is and who may read it (`features`).
+//! Must hold: of all rows of a key the one with the greatest stamp (event, known, place in the log)
+//! is found, in whatever order they came. Whether it is still young enough, the reader says.
+//!
+//! Not here: what a feature view is and who may read it (`features`), the log that pushed rows are
+//! kept in (the metadata database).
 
+pub mod key;
 pub mod moment;
+pub mod row;
+pub mod store;
 pub mod value;
 
-pub use value::{Kind, Scalar, Value};
+pub use key::Key;
+pub use row::{Layout, Row, Stamp};
+pub use store::{Batch, Online, Position};
+pub use value::{Kind, Moments, Scalar, Value};

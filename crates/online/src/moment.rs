@@ -18,6 +18,12 @@ pub fn read(text: &str) -> Option<i64> {
     (FIRST..=LAST).contains(&micros).then_some(micros)
 }
 
+/// The microseconds of whole seconds; none beyond the years that can be written.
+#[must_use]
+pub fn of_seconds(seconds: i64) -> Option<i64> {
+    seconds.checked_mul(1_000_000).filter(|micros| (FIRST..=LAST).contains(micros))
+}
+
 fn naive(text: &str) -> Option<NaiveDateTime> {
     let forms = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f"];
     forms.iter().find_map(|form| NaiveDateTime::parse_from_str(text, form).ok())

@@ -1,8 +1,9 @@
 //! What a feature or a key can be: its kind, its values, and how both are written.
 //!
 //! JSON is as Feast has it: what is no number is a string (`"NaN"`, `"Infinity"`, `"-Infinity"`),
-//! bytes are base64, moments RFC 3339. Reading is strict about what a value is and lenient about how
-//! pandas wrote it: a whole number may come as `3.0`.
+//! bytes are base64, moments RFC 3339 or, where Feast's clients read them, whole [`Moments`]. Reading
+//! is strict about what a value is and lenient about how pandas wrote it: a whole number may come as
+//! `3.0`.
 //!
 //! Must hold: what is written is read back as the same value, bit for bit (all NaN are one).
 
@@ -35,6 +36,15 @@ pub enum Scalar {
 pub enum Kind {
     One(Scalar),
     List(Scalar),
+}
+
+/// How moments are written in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moments {
+    /// RFC 3339, to the microsecond.
+    Text,
+    /// Whole seconds since 1970, which is all that Feast's clients can read.
+    Seconds,
 }
 
 /// A value of some kind, or none.
@@ -109,7 +119,9 @@ impl Scalar {
             Self::Float64 => "a number, \"NaN\", \"Infinity\" or \"-Infinity\" (float64)",
             Self::String => "a string (string)",
             Self::Bytes => "a string of base64 (bytes)",
-            Self::Timestamp => "a time like \"2026-01-31T09:00:00Z\" (timestamp)",
+            Self::Timestamp => {
+                "a time like \"2026-01-31T09:00:00Z\", or whole seconds since 1970 (timestamp)"
+            }
         }
     }
 
@@ -122,7 +134,10 @@ impl Scalar {
             Self::Float64 => Value::Float64(number(json)?),
             Self::String => Value::String(json.as_str()?.to_owned()),
             Self::Bytes => Value::Bytes(STANDARD.decode(json.as_str()?).ok()?),
-            Self::Timestamp => Value::Timestamp(moment::read(json.as_str()?)?),
+            Self::Timestamp => Value::Timestamp(match json {
+                Json::String(text) => moment::read(text)?,
+                _ => moment::of_seconds(whole(json)?)?,
+            }),
         })
     }
 }
@@ -266,7 +281,7 @@ impl Value {
         }
     }
 
-    pub fn write_json(&self, out: &mut Vec<u8>) {
+    pub fn write_json(&self, out: &mut Vec<u8>, moments: Moments) {
         match self {
             Self::Null => out.extend_from_slice(b"null"),
             Self::Bool(value) => json::boolean(out, *value),
@@ -276,14 +291,14 @@ impl Value {
             Self::Float64(value) => json::float64(out, *value),
             Self::String(value) => json::text(out, value),
             Self::Bytes(value) => json::bytes(out, value),
-            Self::Timestamp(value) => json::timestamp(out, *value),
+            Self::Timestamp(value) => json::timestamp(out, *value, moments),
             Self::List(items) => {
                 out.push(b'[');
                 for (place, item) in items.iter().enumerate() {
                     if place > 0 {
                         out.push(b',');
                     }
-                    item.write_json(out);
+                    item.write_json(out, moments);
                 }
                 out.push(b']');
             }
@@ -318,7 +333,7 @@ impl PartialEq for Value {
 pub mod json {
     use serde::Serialize;
 
-    use super::{Engine, STANDARD, moment};
+    use super::{Engine, Moments, STANDARD, moment};
 
     fn put<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
         // Writing into a vector does not fail, and none of these values refuses to be written.
@@ -360,10 +375,15 @@ pub mod json {
         out.push(b'"');
     }
 
-    pub fn timestamp(out: &mut Vec<u8>, micros: i64) {
-        out.push(b'"');
-        moment::write(out, micros);
-        out.push(b'"');
+    pub fn timestamp(out: &mut Vec<u8>, micros: i64, moments: Moments) {
+        match moments {
+            Moments::Text => {
+                out.push(b'"');
+                moment::write(out, micros);
+                out.push(b'"');
+            }
+            Moments::Seconds => whole(out, micros.div_euclid(1_000_000)),
+        }
     }
 }
 
@@ -410,7 +430,7 @@ pub(crate) mod tests {
 
     fn written(value: &Value) -> String {
         let mut out = Vec::new();
-        value.write_json(&mut out);
+        value.write_json(&mut out, Moments::Text);
         String::from_utf8(out).unwrap()
     }
 
@@ -446,6 +466,7 @@ pub(crate) mod tests {
             ("string", "\"a\\\"b\"", "\"a\\\"b\""),
             ("bytes", "\"AP8=\"", "\"AP8=\""),
             ("timestamp", "\"2026-03-30T04:00:00+04:00\"", "\"2026-03-30T00:00:00Z\""),
+            ("timestamp", "1774828800", "\"2026-03-30T00:00:00Z\""),
             ("list<int64>", "[1, 2]", "[1,2]"),
             ("list<string>", "[]", "[]"),
             ("list<float64>", "null", "null"),
@@ -467,7 +488,8 @@ pub(crate) mod tests {
             ("float64", "\"nan\"", "df.x[3]"),
             ("string", "5", "df.x[3]"),
             ("bytes", "\"%\"", "df.x[3]"),
-            ("timestamp", "5", "df.x[3]"),
+            ("timestamp", "1774828800000", "df.x[3]"),
+            ("timestamp", "1.5", "df.x[3]"),
             ("list<int64>", "5", "df.x[3]"),
             ("list<int64>", "[1, null]", "df.x[3][1]"),
             ("list<int64>", "[[1]]", "df.x[3][0]"),

@@ -1,0 +1,166 @@
+//! Rows in memory that were read not long ago.
+//!
+//! Each shard has two maps: what is found goes into the younger, and when that is full it becomes
+//! the older and what was the older is forgotten. So a row that is asked for stays, one that is not
+//! goes after a while, and memory is bounded, at the cost of a flag or a list for each row.
+//!
+//! Must hold: no row is found here once one that takes its place was applied. A reader remembers
+//! the shard's [`Age`] before it looks into the B-tree and brings its row along with that; a row
+//! that has aged meanwhile is not taken.
+
+use std::hash::BuildHasher;
+use std::sync::{PoisonError, RwLock};
+
+use bytes::Bytes;
+use hashbrown::{DefaultHashBuilder, HashMap};
+
+const SHARDS: usize = 16;
+/// What an entry takes up beside its key and row.
+const OVERHEAD: usize = 96;
+
+#[derive(Debug)]
+pub(super) struct Hot {
+    hasher: DefaultHashBuilder,
+    shards: Box<[RwLock<Shard>]>,
+    /// The most bytes of one map.
+    limit: usize,
+}
+
+/// How often a shard was told of applied rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Age(u64);
+
+type Map = HashMap<Box<[u8]>, Bytes>;
+
+#[derive(Debug, Default)]
+struct Shard {
+    young: Map,
+    old: Map,
+    /// Of the younger map.
+    bytes: usize,
+    age: u64,
+}
+
+fn weight(key: &[u8], row: &[u8]) -> usize {
+    key.len() + row.len() + OVERHEAD
+}
+
+impl Hot {
+    /// Keeps at most this many bytes.
+    pub(super) fn new(bytes: usize) -> Self {
+        let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
+        Self { hasher: DefaultHashBuilder::default(), shards, limit: bytes / SHARDS / 2 }
+    }
+
+    fn shard(&self, key: &[u8]) -> &RwLock<Shard> {
+        // The lowest bits and the highest choose places within a map.
+        let hash = self.hasher.hash_one(key) >> 32;
+        &self.shards[usize::try_from(hash).unwrap_or(0) % SHARDS]
+    }
+
+    /// The row, or how old the shard is that does not have it.
+    pub(super) fn get(&self, key: &[u8]) -> Result<Bytes, Age> {
+        let place = self.shard(key);
+        let shard = place.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(row) = shard.young.get(key) {
+            return Ok(row.clone());
+        }
+        let Some(row) = shard.old.get(key).cloned() else { return Err(Age(shard.age)) };
+        let age = Age(shard.age);
+        drop(shard);
+        self.keep(key, &row, age);
+        Ok(row)
+    }
+
+    /// Keeps a row that was read when the shard was of this age.
+    pub(super) fn keep(&self, key: &[u8], row: &Bytes, age: Age) {
+        let weight = weight(key, row);
+        if weight > self.limit {
+            return;
+        }
+        let place = self.shard(key);
+        let mut forgotten = Map::new();
+        let mut shard = place.write().unwrap_or_else(PoisonError::into_inner);
+        if shard.age != age.0 {
+            return;
+        }
+        if shard.bytes + weight > self.limit {
+            let young = std::mem::take(&mut shard.young);
+            forgotten = std::mem::replace(&mut shard.old, young);
+            shard.bytes = 0;
+        }
+        if shard.young.insert(key.into(), row.clone()).is_none() {
+            shard.bytes += weight;
+        }
+        drop(shard);
+        // Outside the lock: letting go of many rows takes a while.
+        drop(forgotten);
+    }
+
+    /// Forgets a row, since another has taken its place.
+    pub(super) fn forget(&self, key: &[u8]) {
+        let mut shard = self.shard(key).write().unwrap_or_else(PoisonError::into_inner);
+        shard.age += 1;
+        shard.old.remove(key);
+        if let Some(row) = shard.young.remove(key) {
+            shard.bytes -= weight(key, &row);
+        }
+    }
+
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
+        let all = |map: &Map| map.iter().map(|(key, row)| weight(key, row)).sum::<usize>();
+        let one = |shard: &RwLock<Shard>| {
+            let shard = shard.read().unwrap();
+            assert_eq!(shard.bytes, all(&shard.young));
+            all(&shard.young) + all(&shard.old)
+        };
+        self.shards.iter().map(one).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(of: u32) -> Bytes {
+        Bytes::from(of.to_be_bytes().repeat(50))
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_is_asked_for_stays() {
+        let hot = Hot::new(1 << 20);
+        let asked = 7_u32.to_be_bytes();
+        for number in 0..50_000_u32 {
+            let key = number.to_be_bytes();
+            if let Err(age) = hot.get(&key) {
+                hot.keep(&key, &row(number), age);
+            }
+            assert!(number < 7 || hot.get(&asked) == Ok(row(7)), "{number}");
+        }
+        let bytes = hot.bytes();
+        assert!(bytes <= 1 << 20 && bytes > 1 << 18, "{bytes}");
+        assert!(hot.get(&9_u32.to_be_bytes()).is_err(), "one that nobody asks for goes");
+    }
+
+    #[test]
+    fn a_row_that_aged_on_its_way_is_not_taken() {
+        let hot = Hot::new(1 << 20);
+        let age = hot.get(b"k").unwrap_err();
+        hot.forget(b"k");
+        hot.keep(b"k", &row(1), age);
+        let age = hot.get(b"k").unwrap_err();
+        hot.keep(b"k", &row(2), age);
+        assert_eq!(hot.get(b"k"), Ok(row(2)));
+        hot.forget(b"k");
+        assert!(hot.get(b"k").is_err());
+    }
+
+    #[test]
+    fn without_room_nothing_is_kept() {
+        let hot = Hot::new(0);
+        let age = hot.get(b"k").unwrap_err();
+        hot.keep(b"k", &row(1), age);
+        assert!(hot.get(b"k").is_err());
+    }
+}

@@ -1,0 +1,84 @@
+//! Where the rows lie: a file of this server, or Redis.
+//!
+//! Must hold, for both, and is tested for both by one suite (`tests/store`):
+//! - Of all rows given for a key the one with the greatest stamp is found, in whatever order, how
+//!   often and by how many they were given.
+//! - What `apply` has acknowledged is read by whoever reads afterwards.
+//! - Rows need not survive a crash before `settle`; the position it was given survives with them or
+//!   not at all. Whoever applies the log from `reached` on has lost nothing.
+//! - A store that does not answer is an error within the time set, and the next call tries anew.
+
+mod batch;
+mod embedded;
+mod hot;
+mod redis;
+
+use bytes::Bytes;
+use falaj_base::Result;
+
+pub use batch::Batch;
+pub use embedded::{Embedded, EmbeddedConfig};
+pub use redis::{Redis, RedisConfig};
+
+use crate::key::Key;
+
+/// A place in the log of pushed rows: everything up to it has been applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    pub tx: i64,
+    pub seq: i64,
+}
+
+/// The online store.
+#[derive(Clone, Debug)]
+pub enum Online {
+    Embedded(Embedded),
+    Redis(Redis),
+}
+
+impl Online {
+    /// The row of each key, in the order asked.
+    pub async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Bytes>>> {
+        match self {
+            // Microseconds of work, and mostly in memory: not worth another thread.
+            Self::Embedded(store) => store.read(keys),
+            Self::Redis(store) => store.read(keys).await,
+        }
+    }
+
+    /// Lets rows take their places; says how many did.
+    pub async fn apply(&self, batch: Batch) -> Result<usize> {
+        match self {
+            Self::Embedded(store) => {
+                let store = store.clone();
+                blocking(move || store.apply(batch)).await
+            }
+            Self::Redis(store) => store.apply(batch).await,
+        }
+    }
+
+    /// The position that survives a crash together with the rows applied before it.
+    pub async fn reached(&self) -> Result<Position> {
+        match self {
+            Self::Embedded(store) => Ok(store.reached()),
+            Self::Redis(store) => store.reached().await,
+        }
+    }
+
+    /// Makes everything applied so far last, and remembers how far in the log that was.
+    pub async fn settle(&self, position: Position) -> Result<()> {
+        match self {
+            Self::Embedded(store) => {
+                let store = store.clone();
+                blocking(move || store.settle(position)).await
+            }
+            Self::Redis(store) => store.settle(position).await,
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(falaj_base::Error::internal)?
+}

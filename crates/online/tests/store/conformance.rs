@@ -1,0 +1,159 @@
+//! What holds for every store.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use falaj_online::{Online, Position, Stamp};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::harness::{batch, key, numbers, stamp, stores};
+
+#[tokio::test]
+async fn rows_are_found_by_key_in_the_order_asked() {
+    for (store, _folder) in stores() {
+        let rows = (0..1200).map(|entity| (key(1, entity), stamp(5, 5), entity * 10));
+        assert_eq!(store.apply(batch(rows)).await.unwrap(), 1200);
+        let keys: Vec<_> = (0..1300).rev().map(|entity| key(1, entity)).collect();
+        let expected: Vec<_> =
+            (0..1300).rev().map(|entity| (entity < 1200).then_some(entity * 10)).collect();
+        assert_eq!(numbers(&store, &keys).await, expected);
+        assert_eq!(numbers(&store, &keys).await, expected, "again, from memory");
+        assert_eq!(numbers(&store, &[key(2, 3)]).await, [None], "of another view");
+        assert_eq!(numbers(&store, &[]).await, []);
+    }
+}
+
+#[tokio::test]
+async fn the_newer_event_stays_and_of_equal_ones_the_one_known_later() {
+    for (store, _folder) in stores() {
+        let key = key(7, 1);
+        let log = |log, row| Stamp { event: 20, known: 9, log, row };
+        let steps = [
+            (stamp(10, 1), 1, 1),
+            (stamp(9, 100), 2, 1), // Pushed later, and older: it does not overwrite.
+            (stamp(10, 2), 3, 3),  // A correction.
+            (stamp(10, 1), 1, 3),  // The same again.
+            (stamp(-5, 999), 4, 3), // Before 1970, which is before.
+            (stamp(20, -3), 5, 5),
+            (log(3, 0), 6, 6),
+            (log(2, 9), 7, 6), // Earlier in the log.
+            (log(3, 1), 8, 8), // A later row of the same batch.
+        ];
+        for (stamp, number, expected) in steps {
+            store.apply(batch([(key.clone(), stamp, number)])).await.unwrap();
+            assert_eq!(
+                numbers(&store, std::slice::from_ref(&key)).await,
+                [Some(expected)],
+                "{number}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_placed_is_counted() {
+    for (store, _folder) in stores() {
+        let rows =
+            |from: i64, event| (from..from + 10).map(move |id| (key(1, id), stamp(event, 0), id));
+        assert_eq!(store.apply(batch(rows(0, 5))).await.unwrap(), 10);
+        assert_eq!(store.apply(batch(rows(5, 4))).await.unwrap(), 5, "five are older");
+        assert_eq!(store.apply(batch([])).await.unwrap(), 0);
+    }
+}
+
+#[tokio::test]
+async fn the_position_is_remembered() {
+    for (store, _folder) in stores() {
+        assert_eq!(store.reached().await.unwrap(), Position::default());
+        let position = Position { tx: 7, seq: -12 };
+        store.settle(position).await.unwrap();
+        assert_eq!(store.reached().await.unwrap(), position);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn writers_side_by_side_leave_the_greatest_and_readers_see_no_step_back() {
+    for (store, _folder) in stores() {
+        let key = key(1, 1);
+        let write = |part: i64| {
+            let (store, key) = (store.clone(), key.clone());
+            async move {
+                for step in 0..100 {
+                    let event = (step * 37 % 100) * 4 + part;
+                    store.apply(batch([(key.clone(), stamp(event, 0), event)])).await.unwrap();
+                    let seen = numbers(&store, std::slice::from_ref(&key)).await[0].unwrap();
+                    assert!(seen >= event, "{seen} was read after {event} was applied");
+                }
+            }
+        };
+        let read = async {
+            let mut last = -1;
+            for _ in 0..2000 {
+                let seen = numbers(&store, std::slice::from_ref(&key)).await[0].unwrap_or(-1);
+                assert!(seen >= last, "{seen} after {last}");
+                last = seen;
+                tokio::task::yield_now().await;
+            }
+        };
+        let writers: Vec<_> = (0..4).map(|part| tokio::spawn(write(part))).collect();
+        read.await;
+        for writer in writers {
+            writer.await.unwrap();
+        }
+        assert_eq!(numbers(&store, std::slice::from_ref(&key)).await, [Some(399)]);
+    }
+}
+
+/// Entity, event, known and place in the log.
+type Event = (i64, i64, i64, u64);
+
+fn stamp_of(&(_, event, known, log): &Event) -> Stamp {
+    Stamp { event, known, log, row: 0 }
+}
+
+fn number_of(&(entity, event, known, log): &Event) -> i64 {
+    entity * 1000 + event * 100 + known * 10 + i64::try_from(log).unwrap()
+}
+
+/// What each entity should have.
+fn expected(events: &[Event]) -> Vec<Option<i64>> {
+    let mut rows: HashMap<i64, (Stamp, i64)> = HashMap::new();
+    for event in events {
+        let new = (stamp_of(event), number_of(event));
+        let there = rows.entry(event.0).or_insert(new);
+        *there = if new.0 > there.0 { new } else { *there };
+    }
+    (0..6).map(|entity| rows.get(&entity).map(|row| row.1)).collect()
+}
+
+async fn found(store: &Online, view: u32, events: &[Event], size: usize) -> Vec<Option<i64>> {
+    for some in events.chunks(size) {
+        let rows = some.iter().map(|event| (key(view, event.0), stamp_of(event), number_of(event)));
+        store.apply(batch(rows)).await.unwrap();
+    }
+    let keys: Vec<_> = (0..6).map(|entity| key(view, entity)).collect();
+    numbers(store, &keys).await
+}
+
+/// Any order of the same events, in any batches, some of them twice, gives the same rows.
+#[test]
+fn the_order_of_events_does_not_matter() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let event = (0_i64..6, -3_i64..3, 0_i64..3, 0_u64..3);
+    let events = proptest::collection::vec(event, 1..40).prop_flat_map(|events| {
+        let twice: Vec<Event> = events.iter().chain(events.iter().take(5)).copied().collect();
+        (Just(events), Just(twice).prop_shuffle(), 1_usize..10)
+    });
+    for (store, _folder) in stores() {
+        let view = Cell::new(0);
+        let mut runner = TestRunner::new(Config { cases: 60, ..Config::default() });
+        let result = runner.run(&events, |(events, shuffled, size)| {
+            view.set(view.get() + 1);
+            let found = runtime.block_on(found(&store, view.get(), &shuffled, size));
+            prop_assert_eq!(found, expected(&events));
+            Ok(())
+        });
+        result.unwrap();
+    }
+}
