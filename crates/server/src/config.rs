@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use falaj_base::Result;
+use falaj_features::FeaturesConfig;
 use falaj_governance::audit::AuditConfig;
 use falaj_governance::authz::AuthzConfig;
 use falaj_governance::identity::IdentityConfig;
@@ -57,6 +58,8 @@ pub struct Config {
     pub traces: TracesConfig,
     /// Models that answer requests.
     pub serving: ServingConfig,
+    /// Features of models.
+    pub features: FeaturesConfig,
     /// The residency zone of the platform itself; `keys.zone` is its name.
     pub zone: ZoneConfig,
 }
@@ -80,6 +83,7 @@ impl Default for Config {
             registry: RegistryConfig::default(),
             traces: TracesConfig::default(),
             serving: ServingConfig::default(),
+            features: FeaturesConfig::default(),
             zone: ZoneConfig::default(),
         }
     }

@@ -39,6 +39,7 @@ pub fn migrations() -> Vec<ModuleMigrations> {
         ("registry", falaj_registry::MIGRATIONS),
         ("traces", falaj_traces::MIGRATIONS),
         ("serving", falaj_serving::MIGRATIONS),
+        ("features", falaj_features::MIGRATIONS),
     ]);
     all
 }
@@ -61,6 +62,7 @@ pub fn actions() -> Vec<&'static Action> {
         falaj_traces::ACTIONS,
         falaj_serving::ACTIONS,
         falaj_serving::predictions::ACTIONS,
+        falaj_features::ACTIONS,
         backup::ACTIONS,
     ]
     .concat()
@@ -88,6 +90,7 @@ pub fn modules(services: &Services, config: &Config) -> Vec<Module> {
         falaj_traces::module(&services.traces, &services.places),
         falaj_graphql::module(&services.registry, &services.places),
         falaj_serving::module(&services.serving, &services.places),
+        falaj_features::module(&services.features, &services.places),
         the_backup(services, config),
     ]
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use falaj_base::{Clock, Result};
+use falaj_features::Features;
 use falaj_governance::audit::Audit;
 use falaj_governance::authz::CedarGate;
 use falaj_governance::epoch::Epoch;
@@ -42,6 +43,7 @@ pub struct Services {
     pub registry: Registry,
     pub traces: Traces,
     pub serving: Serving,
+    pub features: Features,
     pub artifact_urls: SignedUrls,
 }
 
@@ -81,6 +83,12 @@ impl Services {
         let serving = Serving::new(config.serving.clone(), registry.clone(), data)?;
         Ok(Self {
             places: Places::new(tenancy.clone(), epoch.clone()),
+            features: Features::new(
+                config.features.clone(),
+                db.clone(),
+                objects.clone(),
+                audit.reads().clone(),
+            ),
             registry,
             serving,
             traces: Traces::new(config.traces.clone(), tracking.clone()),

@@ -54,7 +54,7 @@ impl Backups {
             keys: self.keys.clone(),
             objects: self.objects.clone(),
             version: env!("CARGO_PKG_VERSION"),
-            renumber: audit::RENUMBERED,
+            renumber: [audit::RENUMBERED, falaj_features::history::RENUMBERED].concat(),
         };
         let (sink, receiver) = mpsc::channel(QUEUE);
         let folder = self.folder.clone();

@@ -54,7 +54,7 @@ pub struct Dump {
     /// For the header: the version of the binary.
     pub version: &'static str,
     /// More columns to number anew, of tables that are not the store's.
-    pub renumber: &'static [Renumber],
+    pub renumber: Vec<Renumber>,
 }
 
 impl Dump {
@@ -103,7 +103,7 @@ impl Dump {
     async fn spool_rows(&self, folder: &Path, sealer: Sealer) -> Result<Writer> {
         let spool = tempfile::tempfile_in(folder).map_err(no_room)?;
         let renumber: Vec<Renumber> = match self.db.engine_name() {
-            "postgresql" => RENUMBERED.iter().chain(self.renumber).copied().collect(),
+            "postgresql" => RENUMBERED.iter().chain(&self.renumber).copied().collect(),
             _ => Vec::new(),
         };
         self.db

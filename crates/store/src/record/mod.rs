@@ -95,9 +95,9 @@ impl Tx<'_> {
         )
     }
 
-    /// The next place in a log. A PostgreSQL transaction counts its own rows; on SQLite, where all
+    /// The next place in a log of any domain that is ordered as these are. A PostgreSQL transaction counts its own rows; on SQLite, where all
     /// transactions share the number 0, the statement itself continues after the last row of all.
-    fn next_position(&mut self) -> Result<(i64, Option<i64>)> {
+    pub fn next_position(&mut self) -> Result<(i64, Option<i64>)> {
         let (tx, last) = match self.position {
             Some(position) => position,
             None => (self.number()?, 0),

@@ -1,0 +1,36 @@
+//! What can be done here, and by whom.
+
+use falaj_base::{Action, Role};
+
+pub static FEATURE_READ: Action = Action::read(
+    "feature:read",
+    Role::Viewer,
+    "See entities, sources, feature views and services, and what became of them",
+);
+pub static FEATURE_ONLINE: Action =
+    Action::read("feature:online", Role::Viewer, "Read the latest values of features");
+pub static FEATURE_WRITE: Action =
+    Action::write("feature:write", Role::Contributor, "Push values of features");
+/// Open to contributors, as registering a model's version is: an apply adds versions and takes
+/// none away, and every earlier one can still be asked for. A policy can close it view by view.
+pub static FEATURE_APPLY: Action = Action::write(
+    "feature:apply",
+    Role::Contributor,
+    "Declare entities, sources, feature views and services",
+);
+pub static TRAINING_SET_READ: Action =
+    Action::read("training-set:read", Role::Contributor, "See and download training sets");
+pub static TRAINING_SET_CREATE: Action = Action::write(
+    "training-set:create",
+    Role::Contributor,
+    "Join features to moments, and keep the result",
+);
+
+pub static ACTIONS: &[&Action] = &[
+    &FEATURE_READ,
+    &FEATURE_ONLINE,
+    &FEATURE_WRITE,
+    &FEATURE_APPLY,
+    &TRAINING_SET_READ,
+    &TRAINING_SET_CREATE,
+];

@@ -1,0 +1,363 @@
+//! What an apply would change: a pure function of what there is and what is wanted.
+//!
+//! Everything is resolved anew, wanted or not, since a view depends on its entities and its source
+//! and a service on its views: what those changes reach gets a version too. Nothing is deleted by
+//! being left out.
+
+use std::collections::BTreeMap;
+
+use falaj_base::{Error, Result};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::form::{EntityForm, Form, Noun, Origin, Pick, ServiceForm, SourceForm, ViewForm};
+use super::spec::{About, Definitions, Source, SourceKind, View};
+use crate::name::FeatureName;
+use crate::reference::Reference;
+
+/// A definition as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Latest {
+    pub version: i64,
+    pub hash: String,
+    pub form: Form,
+    pub about: About,
+}
+
+/// All definitions of a project, in the order in which they depend on each other.
+pub type Existing = BTreeMap<(Noun, FeatureName), Latest>;
+
+/// What becomes of a definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Created,
+    NewVersion,
+    /// Owner, description or tags change in place.
+    Metadata,
+    Unchanged,
+}
+
+/// One definition and what becomes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub outcome: Outcome,
+    /// What it will be.
+    pub next: Latest,
+    /// Whether it was asked for, or follows from something that was.
+    pub asked: bool,
+}
+
+impl Step {
+    #[must_use]
+    pub fn noun(&self) -> Noun {
+        self.next.form.noun()
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &FeatureName {
+        self.next.form.name()
+    }
+}
+
+/// What changes, and what was asked for and does not.
+pub fn plan(existing: &Existing, wanted: &Definitions) -> Result<Vec<Step>> {
+    let mut plan = Plan { existing, all: BTreeMap::new(), steps: Vec::new() };
+    plan.entities(wanted)?;
+    plan.sources(wanted)?;
+    plan.views(wanted)?;
+    plan.services(wanted)?;
+    Ok(plan.steps)
+}
+
+struct Plan<'a> {
+    existing: &'a Existing,
+    /// What everything will be.
+    all: Existing,
+    steps: Vec<Step>,
+}
+
+/// Where in the request something was asked for.
+type Place = Option<usize>;
+
+impl Plan<'_> {
+    /// The definitions of a kind that are there and not asked for.
+    fn others<'w, T>(
+        &self,
+        noun: Noun,
+        wanted: &'w [T],
+        name: impl Fn(&T) -> &FeatureName + 'w,
+    ) -> Vec<Latest> {
+        let kept = self.existing.iter().filter(|((of, called), _)| {
+            *of == noun && !wanted.iter().any(|one| name(one) == called)
+        });
+        kept.map(|(_, latest)| latest.clone()).collect()
+    }
+
+    fn entities(&mut self, wanted: &Definitions) -> Result<()> {
+        for other in self.others(Noun::Entity, &wanted.entities, |it| &it.name) {
+            self.settle(None, other.form, other.about)?;
+        }
+        for (place, entity) in wanted.entities.iter().enumerate() {
+            let form =
+                EntityForm { name: entity.name.clone(), join_keys: entity.join_keys.clone() };
+            self.settle(Some(place), Form::Entity(form), entity.about())?;
+        }
+        Ok(())
+    }
+
+    fn sources(&mut self, wanted: &Definitions) -> Result<()> {
+        let mut specs: Vec<(Place, Source)> = Vec::new();
+        for other in self.others(Noun::Source, &wanted.sources, |it| &it.name) {
+            if let Form::Source(form) = other.form {
+                specs.push((None, as_source(form, other.about)));
+            }
+        }
+        specs.extend(wanted.sources.iter().cloned().enumerate().map(|(at, it)| (Some(at), it)));
+        // Those that others build upon come first.
+        specs.sort_by_key(|(_, spec)| spec.batch.is_some());
+        for (place, spec) in specs {
+            let form = self.source(place, &spec)?;
+            self.settle(place, Form::Source(form), spec.about())?;
+        }
+        Ok(())
+    }
+
+    fn source(&self, place: Place, spec: &Source) -> Result<SourceForm> {
+        let origin = match (spec.kind, &spec.path, &spec.object) {
+            (SourceKind::Parquet, Some(path), _) => Origin::Files { path: path.clone() },
+            (SourceKind::Parquet, None, object) => {
+                Origin::Object { object: object.clone().unwrap_or_default() }
+            }
+            (SourceKind::Push, ..) => {
+                let batch = spec.batch.as_ref().map(|name| {
+                    let found = self.all.get(&(Noun::Source, name.clone()));
+                    match found.map(|latest| &latest.form) {
+                        Some(Form::Source(form)) if !matches!(form.origin, Origin::Push { .. }) => {
+                            Ok(Box::new(form.clone()))
+                        }
+                        Some(_) => {
+                            Err(refused(Noun::Source, place, "batch", name, "no push source"))
+                        }
+                        None => {
+                            let allowed = "a source that is declared here or before";
+                            Err(refused(Noun::Source, place, "batch", name, allowed))
+                        }
+                    }
+                });
+                Origin::Push { batch: batch.transpose()? }
+            }
+        };
+        Ok(SourceForm { name: spec.name.clone(), origin })
+    }
+
+    fn views(&mut self, wanted: &Definitions) -> Result<()> {
+        for other in self.others(Noun::View, &wanted.views, |it| &it.name) {
+            if let Form::View(old) = other.form {
+                let entities: Vec<_> = old.entities.iter().map(|it| it.name.clone()).collect();
+                let source = old.source.name.clone();
+                let form = self.view(None, old, &entities, &source)?;
+                self.settle(None, Form::View(form), other.about)?;
+            }
+        }
+        for (place, view) in wanted.views.iter().enumerate() {
+            let form = self.view(Some(place), bare(view), &view.entities, &view.source)?;
+            self.settle(Some(place), Form::View(form), view.about())?;
+        }
+        Ok(())
+    }
+
+    /// The view with its entities and its source as they will be.
+    fn view(
+        &self,
+        place: Place,
+        mut form: ViewForm,
+        entities: &[FeatureName],
+        source: &FeatureName,
+    ) -> Result<ViewForm> {
+        let entity = |(at, name): (usize, &FeatureName)| match self
+            .all
+            .get(&(Noun::Entity, name.clone()))
+            .map(|latest| &latest.form)
+        {
+            Some(Form::Entity(form)) => Ok(form.clone()),
+            _ => {
+                let field = format!("entities[{at}]");
+                let allowed = "an entity that is declared here or before";
+                Err(refused(Noun::View, place, &field, name, allowed))
+            }
+        };
+        form.entities = entities.iter().enumerate().map(entity).collect::<Result<_>>()?;
+        form.source = match self.all.get(&(Noun::Source, source.clone())).map(|it| &it.form) {
+            Some(Form::Source(form)) => form.clone(),
+            _ => {
+                let allowed = "a source that is declared here or before";
+                return Err(refused(Noun::View, place, "source", source, allowed));
+            }
+        };
+        self.columns(place, &form)?;
+        Ok(form)
+    }
+
+    /// A key is the same column for all entities that have it, and no feature or time.
+    fn columns(&self, place: Place, form: &ViewForm) -> Result<()> {
+        for key in form.entities.iter().flat_map(|entity| &entity.join_keys) {
+            let other =
+                |known: &&super::spec::Column| known.name == key.name && known.kind != key.kind;
+            if form.keys().iter().any(|known| other(&known)) {
+                let allowed = "one type for the key in all entities of a view";
+                return Err(refused(Noun::View, place, "entities", &key.name, allowed));
+            }
+            let time = [Some(&form.event_time), form.known_time.as_ref()];
+            if form.field(&key.name).is_some() || time.contains(&Some(&key.name)) {
+                let allowed = "columns that are no join keys of its entities";
+                return Err(refused(Noun::View, place, "schema", &key.name, allowed));
+            }
+        }
+        Ok(())
+    }
+
+    fn services(&mut self, wanted: &Definitions) -> Result<()> {
+        for other in self.others(Noun::Service, &wanted.services, |it| &it.name) {
+            if let Form::Service(old) = other.form {
+                let form = self.service(None, old.name, old.features)?;
+                self.settle(None, Form::Service(form), other.about)?;
+            }
+        }
+        for (place, spec) in wanted.services.iter().enumerate() {
+            let form = self.service(Some(place), spec.name.clone(), spec.features.clone())?;
+            self.settle(Some(place), Form::Service(form), spec.about())?;
+        }
+        Ok(())
+    }
+
+    fn service(
+        &self,
+        place: Place,
+        name: FeatureName,
+        features: Vec<Reference>,
+    ) -> Result<ServiceForm> {
+        let views = |view: &FeatureName| match self.all.get(&(Noun::View, view.clone())) {
+            Some(Latest { form: Form::View(form), version, hash, .. }) => {
+                Some((form, *version, hash.clone()))
+            }
+            _ => None,
+        };
+        let picks = picked(&features, views).map_err(|(at, allowed)| {
+            let (field, at) = (format!("features[{at}]"), &features[at]);
+            match place {
+                Some(_) => refused(Noun::Service, place, &field, at, allowed),
+                // The request took a feature away that a service has.
+                None => {
+                    let allowed = format!("what the service `{name}` is made of: it has `{at}`");
+                    Error::invalid("views", format!("without {at}"), allowed)
+                }
+            }
+        })?;
+        Ok(ServiceForm { name, features, picks })
+    }
+
+    /// Puts a definition beside what it was.
+    fn settle(&mut self, place: Place, form: Form, about: About) -> Result<()> {
+        let key = (form.noun(), form.name().clone());
+        let hash = form.hash()?;
+        let (outcome, version) = match self.existing.get(&key) {
+            None => (Outcome::Created, 1),
+            Some(old) if old.hash != hash => (Outcome::NewVersion, old.version + 1),
+            Some(old) if old.about != about => (Outcome::Metadata, old.version),
+            Some(old) => (Outcome::Unchanged, old.version),
+        };
+        let next = Latest { version, hash, form, about };
+        self.all.insert(key, next.clone());
+        if place.is_some() || outcome != Outcome::Unchanged {
+            self.steps.push(Step { outcome, next, asked: place.is_some() });
+        }
+        Ok(())
+    }
+}
+
+/// The features that references mean, view by view in the order in which they are first named;
+/// else which reference means nothing, and what could stand there.
+pub(crate) fn picked<'a>(
+    features: &[Reference],
+    views: impl Fn(&FeatureName) -> Option<(&'a ViewForm, i64, String)>,
+) -> Result<Vec<Pick>, (usize, &'static str)> {
+    let mut picks: Vec<Pick> = Vec::new();
+    for (at, reference) in features.iter().enumerate() {
+        let (form, version, hash) =
+            views(&reference.view).ok_or((at, "a view that is declared here or before"))?;
+        let named: Vec<FeatureName> = match &reference.feature {
+            Some(feature) if form.field(feature).is_none() => {
+                return Err((at, "a feature of the view's schema"));
+            }
+            Some(feature) => vec![feature.clone()],
+            None => form.fields.iter().map(|field| field.name.clone()).collect(),
+        };
+        let pick = match picks.iter_mut().find(|pick| pick.view == reference.view) {
+            Some(pick) => pick,
+            None => {
+                let view = reference.view.clone();
+                picks.push(Pick { view, version, hash, features: Vec::new() });
+                #[allow(clippy::unwrap_used, reason = "pushed just now")]
+                picks.last_mut().unwrap()
+            }
+        };
+        for feature in named {
+            if pick.features.contains(&feature) {
+                return Err((at, "each feature once"));
+            }
+            pick.features.push(feature);
+        }
+    }
+    Ok(picks)
+}
+
+fn refused(
+    noun: Noun,
+    place: Place,
+    field: &str,
+    value: impl std::fmt::Display,
+    allowed: &str,
+) -> Error {
+    let at = place.map_or(String::new(), |place| format!("[{place}]"));
+    Error::invalid(format!("{}{at}.{field}", noun.field()), value, allowed)
+}
+
+/// The view without what it depends on.
+fn bare(view: &View) -> ViewForm {
+    let nothing = Origin::Push { batch: None };
+    ViewForm {
+        name: view.name.clone(),
+        entities: Vec::new(),
+        source: SourceForm { name: view.source.clone(), origin: nothing },
+        fields: view.schema.clone(),
+        event_time: view.event_time.clone(),
+        known_time: view.known_time.clone(),
+        ttl_us: view.ttl.and_then(|ttl| i64::try_from(ttl.get().as_micros()).ok()),
+        classification: view.classification.clone(),
+        zone: view.zone.clone(),
+    }
+}
+
+/// A source as it would be asked for.
+fn as_source(form: SourceForm, about: About) -> Source {
+    let mut source = Source {
+        name: form.name,
+        kind: SourceKind::Parquet,
+        path: None,
+        object: None,
+        batch: None,
+        owner: about.owner,
+        description: about.description,
+        tags: about.tags,
+    };
+    match form.origin {
+        Origin::Files { path } => source.path = Some(path),
+        Origin::Object { object } => source.object = Some(object),
+        Origin::Push { batch } => {
+            source.kind = SourceKind::Push;
+            source.batch = batch.map(|batch| batch.name);
+        }
+    }
+    source
+}

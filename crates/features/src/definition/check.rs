@@ -1,0 +1,200 @@
+//! What each definition must keep to on its own, before it is put beside others.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+
+use falaj_base::{Error, Result};
+use falaj_online::value::Kind;
+
+use super::spec::{About, Column, Definitions, Entity, Service, Source, SourceKind, View};
+use crate::config::FeaturesConfig;
+use crate::name::FeatureName;
+
+const MAX_OWNER: usize = 256;
+const MAX_DESCRIPTION: usize = 4096;
+const MAX_TAGS: usize = 64;
+const MAX_TAG: usize = 256;
+const MAX_PATH: usize = 1024;
+const MAX_CLASSIFICATION: usize = 63;
+
+/// Names that a training set gives to columns of its own.
+const RESERVED: &str = "__";
+
+/// Refuses what no neighbour could make right. The field is named from the request's root.
+pub fn check(wanted: &Definitions, config: &FeaturesConfig) -> Result<()> {
+    if wanted.is_empty() {
+        let allowed = "at least one of entities, sources, views or services";
+        return Err(Error::invalid("body", "no definitions", allowed));
+    }
+    if wanted.len() > config.max_apply {
+        let allowed = format!("at most {} (`features.max_apply`)", config.max_apply);
+        return Err(Error::invalid("body", format!("{} definitions", wanted.len()), allowed));
+    }
+    each("entities", &wanted.entities, |it| &it.name, |it| entity(it, config))?;
+    each("sources", &wanted.sources, |it| &it.name, source)?;
+    each("views", &wanted.views, |it| &it.name, |it| view(it, config))?;
+    each("services", &wanted.services, |it| &it.name, |it| service(it, config))
+}
+
+fn each<T>(
+    field: &str,
+    all: &[T],
+    name: impl Fn(&T) -> &FeatureName,
+    check: impl Fn(&T) -> Result<()>,
+) -> Result<()> {
+    let mut names = BTreeSet::new();
+    for (place, one) in all.iter().enumerate() {
+        let at = format!("{field}[{place}]");
+        if !names.insert(name(one)) {
+            let allowed = "each name once";
+            return Err(Error::invalid(format!("{at}.name"), name(one), allowed));
+        }
+        check(one).map_err(|error| error.within(&at))?;
+    }
+    Ok(())
+}
+
+fn entity(entity: &Entity, config: &FeaturesConfig) -> Result<()> {
+    about(&entity.about())?;
+    columns("join_keys", &entity.join_keys, config.max_keys)?;
+    for (place, key) in entity.join_keys.iter().enumerate() {
+        let fits = matches!(key.kind, Kind::One(scalar) if scalar.is_key());
+        if !fits {
+            let allowed = "bool, int32, int64, string, bytes or timestamp as a key";
+            return Err(Error::invalid(format!("join_keys[{place}].type"), key.kind, allowed));
+        }
+    }
+    Ok(())
+}
+
+fn source(source: &Source) -> Result<()> {
+    about(&source.about())?;
+    let absent = |field: &str, given: Option<&dyn Display>| match given {
+        Some(value) => Err(Error::invalid(field, value, "nothing for a source of this kind")),
+        None => Ok(()),
+    };
+    match source.kind {
+        SourceKind::Push => {
+            absent("path", source.path.as_ref().map(|it| it as _))?;
+            absent("object", source.object.as_ref().map(|it| it as _))
+        }
+        SourceKind::Parquet => {
+            absent("batch", source.batch.as_ref().map(|it| it as _))?;
+            match (&source.path, &source.object) {
+                (Some(path), None) => super::path::check("path", path),
+                (None, Some(object)) => bounded("object", object, MAX_PATH),
+                (Some(path), Some(_)) => {
+                    Err(Error::invalid("path", path, "either a path or an object"))
+                }
+                (None, None) => Err(Error::invalid("path", "absent", "a path or an object")),
+            }
+        }
+    }
+}
+
+fn view(view: &View, config: &FeaturesConfig) -> Result<()> {
+    about(&view.about())?;
+    once("entities", &view.entities)?;
+    columns("schema", &view.schema, config.max_fields)?;
+    if let Some(classification) = &view.classification {
+        bounded("classification", classification, MAX_CLASSIFICATION)?;
+    }
+    if let Some(ttl) = view.ttl {
+        let micros = i64::try_from(ttl.get().as_micros()).ok().filter(|micros| *micros > 0);
+        if micros.is_none() {
+            return Err(Error::invalid("ttl", ttl, "more than nothing; leave it out for ever"));
+        }
+    }
+    let times = [("event_time", Some(&view.event_time)), ("known_time", view.known_time.as_ref())];
+    for (field, time) in times {
+        if let Some(time) = time {
+            if view.schema.iter().any(|column| column.name == *time) {
+                return Err(Error::invalid(field, time, "a column that is no feature"));
+            }
+            reserved(field, time)?;
+        }
+    }
+    if view.known_time.as_ref() == Some(&view.event_time) {
+        let allowed = "another column than `event_time`, or nothing";
+        return Err(Error::invalid("known_time", &view.event_time, allowed));
+    }
+    Ok(())
+}
+
+fn service(service: &Service, config: &FeaturesConfig) -> Result<()> {
+    about(&service.about())?;
+    if service.features.is_empty() {
+        return Err(Error::invalid("features", "nothing", "at least one"));
+    }
+    if service.features.len() > config.max_fields {
+        let allowed = format!("at most {} (`features.max_fields`)", config.max_fields);
+        return Err(Error::invalid("features", service.features.len(), allowed));
+    }
+    for (place, reference) in service.features.iter().enumerate() {
+        if reference.version.is_some() {
+            let allowed = "no version: a version of the service fixes those of its views";
+            return Err(Error::invalid(format!("features[{place}]"), reference, allowed));
+        }
+    }
+    Ok(())
+}
+
+fn columns(field: &str, columns: &[Column], most: usize) -> Result<()> {
+    if columns.is_empty() {
+        return Err(Error::invalid(field, "nothing", "at least one column"));
+    }
+    if columns.len() > most {
+        return Err(Error::invalid(field, columns.len(), format!("at most {most} columns")));
+    }
+    let names: Vec<_> = columns.iter().map(|column| column.name.clone()).collect();
+    once(field, &names)?;
+    for (place, name) in names.iter().enumerate() {
+        reserved(&format!("{field}[{place}].name"), name)?;
+    }
+    Ok(())
+}
+
+fn reserved(field: &str, name: &FeatureName) -> Result<()> {
+    if name.as_str().starts_with(RESERVED) {
+        return Err(Error::invalid(field, name, "a name that does not begin with `__`"));
+    }
+    Ok(())
+}
+
+fn once(field: &str, names: &[FeatureName]) -> Result<()> {
+    if names.is_empty() {
+        return Err(Error::invalid(field, "nothing", "at least one"));
+    }
+    let mut seen = BTreeSet::new();
+    let twice = names.iter().position(|name| !seen.insert(name));
+    twice.map_or(Ok(()), |place| {
+        Err(Error::invalid(format!("{field}[{place}]"), &names[place], "each name once"))
+    })
+}
+
+fn about(about: &About) -> Result<()> {
+    if let Some(owner) = &about.owner {
+        bounded("owner", owner, MAX_OWNER)?;
+    }
+    if let Some(description) = &about.description {
+        bounded("description", description, MAX_DESCRIPTION)?;
+    }
+    if about.tags.len() > MAX_TAGS {
+        return Err(Error::invalid("tags", about.tags.len(), format!("at most {MAX_TAGS}")));
+    }
+    for (key, value) in &about.tags {
+        bounded("tags", key, MAX_TAG)?;
+        if value.len() > MAX_TAG {
+            let allowed = format!("at most {MAX_TAG} bytes");
+            return Err(Error::invalid(format!("tags.{key}"), value, allowed));
+        }
+    }
+    Ok(())
+}
+
+fn bounded(field: &str, text: &str, most: usize) -> Result<()> {
+    if text.is_empty() || text.len() > most || text.contains('\0') {
+        return Err(Error::invalid(field, text, format!("1 to {most} bytes of text")));
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! The query of a list, whose numbers come as text.
+
+use falaj_base::{Error, PageQuery, Result};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Pages {
+    /// How many items at most, 1 to 1000; 100 if absent.
+    #[serde(deserialize_with = "falaj_mlflow::wire::int")]
+    #[schemars(range(min = 1, max = 1000))]
+    page_size: Option<i64>,
+    /// Where the last page ended: its `next_page_token`.
+    #[schemars(length(max = 2048))]
+    page_token: Option<String>,
+}
+
+impl Pages {
+    pub(crate) fn query(self) -> Result<PageQuery> {
+        let size = self.page_size.map(|size| {
+            let fits = u32::try_from(size);
+            fits.map_err(|_| Error::invalid("page_size", size, "1 to 1000"))
+        });
+        Ok(PageQuery { page_size: size.transpose()?, page_token: self.page_token })
+    }
+}

@@ -1,0 +1,7 @@
+//! Features over real stores: every test runs on SQLite and on PostgreSQL.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod definitions;
+mod history;
+mod world;

@@ -1,0 +1,216 @@
+//! Features and what they stand on, called as a client would.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::response::Response;
+use axum::{Extension, Router};
+use falaj_base::{Action, Clock, Ctx, Error, Gate, Name, Principal, RequestInfo, Resource, Result};
+use falaj_features::definition::{Catalog, ViewVersion};
+use falaj_features::name::FeatureName;
+use falaj_features::{Features, FeaturesConfig};
+use falaj_governance::audit::ReadLog;
+use falaj_governance::epoch::{self, Epoch};
+use falaj_governance::residency::{self, Residency};
+use falaj_governance::tenancy::{self, NewProject, Project, Tenancy};
+use falaj_mlflow::{Places, edge};
+use falaj_store::db::{DatabaseConfig, Db, Tx};
+use falaj_store::objects::{Objects, ObjectsConfig};
+use falaj_store::{keys, objects};
+use falaj_testkit::database;
+use futures::future::BoxFuture;
+use http::{Method, header};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+pub(crate) type Answer = (u16, Value);
+
+pub(crate) struct World {
+    pub(crate) clock: Clock,
+    pub(crate) db: Db,
+    pub(crate) features: Features,
+    router: Router,
+    tenancy: Tenancy,
+    pub(crate) folder: tempfile::TempDir,
+}
+
+/// Runs a test on each engine.
+pub(crate) async fn each<F: AsyncFn(World)>(suite: F) {
+    each_with(FeaturesConfig::default(), suite).await;
+}
+
+pub(crate) async fn each_with<F: AsyncFn(World)>(config: FeaturesConfig, suite: F) {
+    database::each_place(async |database| {
+        let clock = Clock::manual("2026-05-01T12:00:00Z".parse().unwrap());
+        let db = database.open_with(&DatabaseConfig::default(), clock.clone()).await.unwrap();
+        suite(World::new(db, clock, config.clone()).await).await;
+    })
+    .await;
+}
+
+impl World {
+    async fn new(db: Db, clock: Clock, config: FeaturesConfig) -> Self {
+        let mut modules = falaj_store::migrations();
+        modules.extend([
+            ("keys", keys::MIGRATIONS),
+            ("blobs", objects::MIGRATIONS),
+            ("epoch", epoch::MIGRATIONS),
+            ("residency", residency::MIGRATIONS),
+            ("tenancy", tenancy::MIGRATIONS),
+            ("features", falaj_features::MIGRATIONS),
+        ]);
+        db.migrate(&modules).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let keys_config = keys::KeysConfig::default();
+        let keys = keys::Keys::open(&keys_config, folder.path(), db.clone()).await.unwrap();
+        db.seal_replies_with(&keys.platform_secret("idempotent-replies").unwrap()).unwrap();
+        let objects =
+            Objects::open(&ObjectsConfig::default(), folder.path(), db.clone(), keys).unwrap();
+        let local = Name::new("local").unwrap();
+        Residency::new(db.clone()).ensure(local.clone(), "AE".to_owned()).await.unwrap();
+        let epoch = Epoch::load(db.clone()).await.unwrap();
+        let tenancy = Tenancy::new(db.clone(), epoch.clone(), local);
+        tenancy.ensure_default().await.unwrap();
+        let reads = ReadLog::new(db.clone(), 1000, 100);
+        let features = Features::new(config, db.clone(), objects, reads);
+        let places = Places::new(tenancy.clone(), epoch);
+        let router = falaj_features::module(&features, &places)
+            .endpoints
+            .into_iter()
+            .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.handler))
+            .layer(axum::middleware::from_fn(edge::speak));
+        // The edge stands before the routes, or it could not rewrite a path.
+        let router = Router::new().fallback_service(router);
+        Self { clock, db, features, router, tenancy, folder }
+    }
+
+    pub(crate) async fn make_project(&self, name: &str) {
+        let new: NewProject = serde_json::from_value(json!({ "name": name })).unwrap();
+        let tenant = Name::new("default").unwrap();
+        self.tenancy.create_project(&Ctx::system("test"), tenant, new).await.unwrap();
+    }
+
+    pub(crate) async fn project(&self) -> Project {
+        let default = Name::new("default").unwrap();
+        self.tenancy.project(&Ctx::system("test"), &default, &default).await.unwrap()
+    }
+
+    /// Sends a request in a project as someone.
+    pub(crate) async fn ask(
+        &self,
+        ctx: Ctx,
+        project: &str,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Response {
+        let kind = if body.is_string() { "application/toml" } else { "application/json" };
+        let request = http::Request::builder()
+            .method(method)
+            .uri(format!("/api/features{path}"))
+            .header(header::HOST, "falaj.test")
+            .header(header::CONTENT_TYPE, kind)
+            .header("x-falaj-project", format!("default/{project}"));
+        let body = match body {
+            Value::Null => Body::empty(),
+            Value::String(text) => Body::from(text.clone()),
+            body => Body::from(body.to_string()),
+        };
+        let router = self.router.clone().layer(Extension(ctx));
+        router.oneshot(request.body(body).unwrap()).await.unwrap()
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Value) -> Answer {
+        answer(self.ask(Ctx::system("tester"), "default", method, path, &body).await).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, Value::Null).await
+    }
+
+    pub(crate) async fn get_in(&self, project: &str, path: &str) -> Answer {
+        let ctx = Ctx::system("tester");
+        answer(self.ask(ctx, project, Method::GET, path, &Value::Null).await).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: impl Into<Value>) -> Answer {
+        self.send(Method::POST, path, body.into()).await
+    }
+
+    /// Sends a request as somebody who may not do what the fence forbids.
+    pub(crate) async fn behind(
+        &self,
+        forbidden: &[(&'static str, &str)],
+        method: Method,
+        path: &str,
+        body: impl Into<Value>,
+    ) -> Answer {
+        let fence = forbidden.iter().map(|(action, id)| (*action, (*id).to_owned())).collect();
+        let principal = Arc::new(Principal::system("tester"));
+        let ctx = Ctx::new(principal, RequestInfo::internal(), Arc::new(Fence(fence)));
+        answer(self.ask(ctx, "default", method, path, &body.into()).await).await
+    }
+
+    /// Applies TOML; it must be taken.
+    pub(crate) async fn apply(&self, toml: &str) -> Value {
+        ok(self.post("/apply", toml).await)
+    }
+
+    pub(crate) async fn catalog(&self) -> Arc<Catalog> {
+        self.features.catalog(self.project().await.id).await.unwrap()
+    }
+
+    pub(crate) async fn view(&self, name: &str) -> ViewVersion {
+        self.catalog().await.view(&FeatureName::new(name).unwrap()).unwrap()
+    }
+
+    /// What was told to other domains so far.
+    pub(crate) async fn events(&self) -> Vec<String> {
+        let read = |tx: &mut Tx<'_>| {
+            let sql = "SELECT kind FROM event WHERE kind LIKE 'falaj.feature%' OR \
+                       kind LIKE 'falaj.training%' ORDER BY tx, seq";
+            let rows = tx.query(sql, &[])?;
+            rows.iter().map(|row| row.get::<String>("kind")).collect::<Result<Vec<_>>>()
+        };
+        self.db.read(read).await.unwrap()
+    }
+
+    pub(crate) async fn count(&self, sql: &'static str) -> i64 {
+        let read = move |tx: &mut Tx<'_>| tx.query_one(sql, &[])?.get("n");
+        self.db.read(read).await.unwrap()
+    }
+}
+
+/// Allows everything but some actions on resources whose id ends so.
+#[derive(Debug)]
+struct Fence(Vec<(&'static str, String)>);
+
+impl Gate for Fence {
+    fn authorize<'a>(
+        &'a self,
+        ctx: &'a Ctx,
+        action: &'static Action,
+        resource: &'a Resource,
+    ) -> BoxFuture<'a, Result<()>> {
+        let allowed = self.allows(ctx, action, resource);
+        Box::pin(async move {
+            if allowed { Ok(()) } else { Err(Error::not_found(resource.kind, resource.shown())) }
+        })
+    }
+
+    fn allows(&self, _: &Ctx, action: &'static Action, resource: &Resource) -> bool {
+        !self.0.iter().any(|(name, id)| *name == action.name && resource.id.ends_with(id.as_str()))
+    }
+}
+
+pub(crate) async fn answer(response: Response) -> Answer {
+    let status = response.status().as_u16();
+    let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+}
+
+#[track_caller]
+pub(crate) fn ok((status, body): Answer) -> Value {
+    assert_eq!(status, 200, "{body}");
+    body
+}
