@@ -9,6 +9,7 @@
 
 mod config;
 mod dialect;
+mod held;
 mod migrate;
 mod postgres;
 mod sqlite;
@@ -24,6 +25,7 @@ use falaj_base::{Clock, Error, Result, Timestamp};
 use tokio::sync::{oneshot, watch};
 
 pub use config::{DatabaseConfig, Durability, Location};
+pub use held::Held;
 pub use migrate::{Migration, ModuleMigrations};
 pub use tx::Tx;
 pub use value::{FromValue, Row, Value, params};
@@ -113,23 +115,29 @@ impl Db {
     /// Like [`Db::write`], for small writes that come by the thousand. On PostgreSQL those that
     /// wait at the same time share a transaction and its fsync, as all writes do on SQLite.
     ///
-    /// `place` is the one row for which the work waits, by its key: those who share a transaction
-    /// come in the order of these. The work may run more than once; only the last time counts.
-    pub async fn write_together<T, F>(&self, place: &[u8], work: F) -> Result<T>
+    /// `held` is the one row for which the work waits; it is given to the work. The work may run
+    /// more than once; only the last time counts.
+    pub async fn write_together<T, F>(&self, held: Held, work: F) -> Result<T>
     where
-        F: Fn(&mut Tx<'_>) -> Result<T> + Send + Sync + 'static,
+        F: Fn(&mut Tx<'_>, Option<&Row>) -> Result<T> + Send + Sync + 'static,
         T: Send + 'static,
     {
-        let EngineHandle::Postgres(pool) = &self.0.engine else { return self.write(work).await };
+        let EngineHandle::Postgres(pool) = &self.0.engine else {
+            return self
+                .write(move |tx| tx.hold(&held).and_then(|row| work(tx, row.as_ref())))
+                .await;
+        };
         let work = Arc::new(work);
-        match pool.group.write(&self.0, place, work.clone()).await? {
+        match pool.group.write(&self.0, held.clone(), work.clone()).await? {
             Shared::Done(result) => {
                 if result.is_ok() {
                     self.0.commits.send_modify(|count| *count += 1);
                 }
                 result
             }
-            Shared::Alone => self.write(move |tx| work(tx)).await,
+            Shared::Alone => {
+                self.write(move |tx| tx.hold(&held).and_then(|row| work(tx, row.as_ref()))).await
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use falaj_base::{Clock, Error, Result};
 
+use super::held::Held;
 use super::migrate::{self, ModuleMigrations};
 use super::postgres::Connection;
 use super::sqlite;
@@ -70,10 +71,16 @@ impl<'a> Tx<'a> {
 
     /// Runs a statement whose count nobody needs. On PostgreSQL its answer is awaited with that of
     /// the next statement, or of the commit, and so is its failure: where a failure means something
-    /// to the caller, [`Tx::execute`] is the one to use.
+    /// to the caller, [`Tx::execute`] is the one to use. In a transaction that several writes share,
+    /// puts of one text are sent together: they must not depend on puts of another.
     pub fn put(&mut self, sql: &str, params: &[Value]) -> Result<()> {
+        let shared = self.sharing != Sharing::No;
         self.run(|engine| match engine {
             Engine::Sqlite(connection) => sqlite::execute(connection, sql, params).map(drop),
+            Engine::Postgres(connection) if shared => {
+                connection.insert_sometime(sql, params);
+                Ok(())
+            }
             Engine::Postgres(connection) => connection.execute_later(sql, params),
         })
     }
@@ -109,11 +116,14 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// The only row, if there is one; from then on it is this transaction's alone, until its end.
-    pub fn query_held(&mut self, sql: &str, params: &[Value]) -> Result<Option<Row>> {
+    /// A row, if it is there; from then on it is this transaction's alone, until its end.
+    pub fn hold(&mut self, held: &Held) -> Result<Option<Row>> {
         match self.engine {
-            Engine::Sqlite(_) => self.query_opt(sql, params),
-            Engine::Postgres(_) => self.query_opt(&format!("{sql} FOR UPDATE"), params),
+            Engine::Sqlite(_) => self.query_opt(&held.sql(), std::slice::from_ref(&held.id)),
+            Engine::Postgres(_) => {
+                let sql = format!("{} FOR UPDATE", held.sql());
+                self.query_opt(&sql, std::slice::from_ref(&held.id))
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Transactions: what `write` and `read` promise.
 
 use falaj_base::{Clock, Error, Timestamp, code};
-use falaj_store::db::{DatabaseConfig, Db, Migration, Value, params};
+use falaj_store::db::{DatabaseConfig, Db, Held, Migration, Value, params};
 use falaj_testkit::database::{Database, each, each_place};
 use futures::future::join_all;
 
@@ -255,10 +255,22 @@ async fn concurrent_writers_share_commits() {
     assert!(commits * 4 < writes, "{writes} writes took {commits} commits");
 }
 
+/// Rows to wait for, for every sixteenth.
+async fn rows_to_hold(db: &Db, ids: impl Iterator<Item = i64> + Send + 'static) {
+    db.write(move |tx| {
+        let rows = ids.filter(|id| id % 16 == 0).map(|id| params![-id, format!("held {id}")]);
+        tx.execute_many("INSERT INTO thing (id, name) VALUES ($1, $2)", rows)
+    })
+    .await
+    .unwrap();
+}
+
 /// One write of several that share a transaction: most are good, the others fail in each way.
 async fn together(db: Db, id: i64) -> (i64, falaj_base::Result<i64>) {
-    let place = id.to_be_bytes();
-    let written = db.write_together(&place, move |tx| {
+    let held = Held { table: "thing", key: "id", columns: "name", id: (-id).into() };
+    let written = db.write_together(held, move |tx, row| {
+        let held: Option<String> = row.map(|row| row.get("name")).transpose()?;
+        assert_eq!(held, (id % 16 == 0).then(|| format!("held {id}")));
         let sql = "INSERT INTO thing (id, name) VALUES ($1, $2)";
         match id % 8 {
             1 => return Err(Error::new(&code::INVALID_INPUT, "refused before any change")),
@@ -284,6 +296,7 @@ async fn writes_that_share_a_transaction_fail_alone() {
     each(|db| async move {
         prepare(&db).await;
         insert(&db, 0, "taken".to_owned()).await.unwrap();
+        rows_to_hold(&db, 1..=256).await;
         let all = join_all((1..=256).map(|id| tokio::spawn(together(db.clone(), id)))).await;
         for written in all {
             let (id, written) = written.unwrap();
@@ -295,7 +308,7 @@ async fn writes_that_share_a_transaction_fail_alone() {
                 (_, other) => panic!("{id}: {other:?}"),
             }
         }
-        assert_eq!(count(&db).await, 1 + 128);
+        assert_eq!(count(&db).await, 1 + 16 + 128);
     })
     .await;
 }
@@ -304,8 +317,10 @@ async fn writes_that_share_a_transaction_fail_alone() {
 async fn small_writes_share_commits_on_both_engines() {
     each(|db| async move {
         prepare(&db).await;
+        let ids = || (1..=512).map(|n| 8 * n);
+        rows_to_hold(&db, ids()).await;
         let before = db.write_stats();
-        let all = (0..512).map(|n| 8 * (n + 1)).map(|id| tokio::spawn(together(db.clone(), id)));
+        let all = ids().map(|id| tokio::spawn(together(db.clone(), id)));
         for written in join_all(all).await {
             written.unwrap().1.unwrap();
         }
@@ -315,7 +330,7 @@ async fn small_writes_share_commits_on_both_engines() {
         };
         assert_eq!(writes, 512);
         assert!(commits <= 256, "{commits} commits");
-        assert_eq!(count(&db).await, 512);
+        assert_eq!(count(&db).await, 256 + 512);
     })
     .await;
 }

@@ -12,10 +12,6 @@ use uuid::Uuid;
 pub struct RunId(pub Uuid);
 
 impl RunId {
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-
     #[must_use]
     #[allow(clippy::new_without_default, reason = "an id has no default value")]
     pub fn new() -> Self {

@@ -54,7 +54,9 @@ impl Tracking {
         let id = home.run;
         let (learned, appended) = self
             .db()
-            .write_together(id.as_bytes(), move |tx| {
+            .write_together(touch::held(id), move |tx, run| {
+                let stage = touch::stage(run)?.ok_or_else(|| no_run(&id.to_string()))?;
+                check_active(id, stage)?;
                 let written = this.write_batch(tx, &home, &batch)?;
                 let mut change = Change::new(&RUN_WRITE, &home.resource).detail("run", home.run);
                 for (what, count) in [
@@ -145,14 +147,12 @@ impl Tracking {
         home: &Home,
         batch: &Batch,
     ) -> Result<(Learned, Option<Appended>)> {
-        let gone = || no_run(&home.run.to_string());
-        check_active(home.run, touch::hold_still(tx, home.run)?.ok_or_else(gone)?)?;
         touch::note(tx, home.run, home.experiment)?;
         let params = self.write_params(tx, home, &batch.params)?;
         let (metrics, appended) = self.write_metrics(tx, home, &batch.metrics)?;
         let mut learned = params.and(metrics);
         if !batch.tags.is_empty() {
-            let info = store::find(tx, home.run)?.ok_or_else(gone)?;
+            let info = store::find(tx, home.run)?.ok_or_else(|| no_run(&home.run.to_string()))?;
             learned = learned.and(self.write_tags(tx, &info, &batch.tags)?);
         }
         Ok((learned, appended))

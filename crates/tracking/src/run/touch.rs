@@ -8,7 +8,7 @@
 //! does not say, and are removed now and then.
 
 use falaj_base::Result;
-use falaj_store::db::{Tx, params};
+use falaj_store::db::{Held, Row, Tx, params};
 
 use super::id::RunId;
 use crate::experiment::Stage;
@@ -24,19 +24,27 @@ pub(crate) const SCHEMA: &str = "
     ALTER TABLE run DROP COLUMN touched;
     CREATE INDEX run_experiment ON run (experiment);";
 
+/// The row for which all changes of a run wait.
+pub(crate) fn held(run: RunId) -> Held {
+    Held { table: "run", key: "id", columns: "experiment, stage", id: run.into() }
+}
+
+/// The stage of a run whose row is held.
+pub(crate) fn stage(held: Option<&Row>) -> Result<Option<Stage>> {
+    held.map(|row| row.get("stage")).transpose()
+}
+
 /// Marks a run as changed and tells in which stage it is. It is the first statement of every
 /// change, so that changes of one run wait for each other here and nowhere else.
 pub(crate) fn touch(tx: &mut Tx<'_>, run: RunId) -> Result<Option<Stage>> {
-    let held = tx.query_held("SELECT experiment, stage FROM run WHERE id = $1", &params![run])?;
-    let Some(row) = held else { return Ok(None) };
+    let Some(row) = tx.hold(&held(run))? else { return Ok(None) };
     note(tx, run, row.get("experiment")?)?;
     row.get("stage").map(Some)
 }
 
 /// Waits for other changes of a run and keeps them waiting, without marking it as changed itself.
 pub(crate) fn hold_still(tx: &mut Tx<'_>, run: RunId) -> Result<Option<Stage>> {
-    let held = tx.query_held("SELECT stage FROM run WHERE id = $1", &params![run])?;
-    held.map(|row| row.get("stage")).transpose()
+    stage(tx.hold(&held(run))?.as_ref())
 }
 
 /// Marks a run as changed, without waiting for anybody; gives the version.

@@ -20,6 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, RowStream, Statement};
 
+use super::merge::Inserts;
 use super::{Target, pool, translate};
 use crate::db::dialect;
 use crate::db::value::{Row, Value};
@@ -56,6 +57,8 @@ pub(in crate::db) struct Connection {
     beginning: bool,
     /// Whether anything was changed since [`Connection::mark`].
     changed: bool,
+    /// Inserts of a shared transaction that are not sent yet.
+    inserts: Inserts,
     /// The number of the transaction that is under way, once it is known.
     number: Arc<OnceLock<i64>>,
 }
@@ -142,6 +145,7 @@ impl Connection {
             waiting: Vec::new(),
             beginning: false,
             changed: false,
+            inserts: Inserts::default(),
             number: Arc::default(),
         })
     }
@@ -229,6 +233,7 @@ impl Connection {
 
     /// Begins a transaction, together with its first statement.
     pub(in crate::db) fn begin(&mut self, sql: &'static str) -> Result<()> {
+        self.inserts.clear();
         self.beginning = true;
         self.control_later(sql)
     }
@@ -242,6 +247,8 @@ impl Connection {
 
     /// Ends a transaction that several share, and tells apart how that can go wrong.
     pub(super) fn end_shared(&mut self, sql: &'static str) -> std::result::Result<(), Ended> {
+        let sent = self.send_inserts();
+        let sql = if sent.is_ok() { sql } else { "ROLLBACK" };
         let client = self.client.clone();
         let Some(runtime) = &self.runtime else { return Err(Ended::Unknown(closed())) };
         self.beginning = false;
@@ -249,6 +256,7 @@ impl Connection {
         let end = async { client.batch_execute(sql).await };
         let (earlier, ended) = self.wire.drive(runtime, join(earlier, end));
         match (earlier, ended) {
+            (_, Ok(())) if sent.is_err() => Err(Ended::Undone),
             // The server refused a statement: what it then took for the end was a rollback.
             (Err(refused), Ok(())) if refused.as_db_error().is_some() => Err(Ended::Undone),
             (Err(error), _) | (_, Err(error)) => Err(Ended::Unknown(translate(error))),
@@ -281,6 +289,24 @@ impl Connection {
         if self.waiting.len() >= PIPELINE { self.settle() } else { Ok(()) }
     }
 
+    /// Runs an insert whose count nobody needs before the next statement that somebody waits for,
+    /// together with others like it; also those of a different text may come first.
+    pub(in crate::db) fn insert_sometime(&mut self, sql: &str, params: &[Value]) {
+        self.changed = true;
+        self.inserts.add(sql, params.to_vec());
+    }
+
+    /// Sends the inserts that wait.
+    fn send_inserts(&mut self) -> Result<()> {
+        if self.inserts.is_empty() {
+            return Ok(());
+        }
+        for (sql, params) in self.inserts.take() {
+            self.execute_later(&sql, &params)?;
+        }
+        Ok(())
+    }
+
     /// Takes a lock, together with the next statement.
     pub(in crate::db) fn lock_later(&mut self, sql: &str, params: &[Value]) -> Result<()> {
         let statement = self.prepared(sql)?;
@@ -310,6 +336,7 @@ impl Connection {
     }
 
     pub(in crate::db) fn execute(&mut self, sql: &str, params: &[Value]) -> Result<u64> {
+        self.send_inserts()?;
         let statement = self.prepared(sql)?;
         self.begun()?;
         let client = self.client.clone();
@@ -322,6 +349,7 @@ impl Connection {
         sql: &str,
         rows: impl Iterator<Item = impl AsRef<[Value]>>,
     ) -> Result<u64> {
+        self.send_inserts()?;
         let statement = self.prepared(sql)?;
         self.begun()?;
         let client = self.client.clone();
@@ -352,6 +380,7 @@ impl Connection {
         params: &[Value],
         each: &mut dyn FnMut(Row) -> Result<()>,
     ) -> Result<()> {
+        self.send_inserts()?;
         let statement = self.prepared(sql)?;
         // A statement that changes something may also be asked for rows.
         if !is_reading(sql) {

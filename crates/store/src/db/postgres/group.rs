@@ -10,8 +10,8 @@
 //!   alone; after any other failure nothing of the transaction is kept, and each of its writes is
 //!   sent back to run in a transaction of its own.
 //! - A write is sent back only if it was certainly not kept: when a commit fails, all are told so.
-//! - A write waits for the one row that it names, and for nothing else ([`Tx::alone`]). Those who
-//!   share a transaction come in the order of their rows, so that two leaders, here or on two
+//! - A write waits for the one row that it names, and for nothing else ([`Tx::alone`]). All rows of
+//!   a transaction are asked for at once, in the order of their keys: two leaders, here or on two
 //!   servers, never wait for each other crosswise.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +25,9 @@ use tokio::sync::oneshot;
 use super::connection::{Connection, Ended};
 use super::pool::Pool;
 use crate::db::config::DatabaseConfig;
+use crate::db::held::Held;
 use crate::db::tx::{Engine, Sharing, Tx};
+use crate::db::value::{Row, Value};
 use crate::db::{EngineHandle, Inner, Kind, WriteStats, blocking, copy};
 
 /// Two leaders: while one waits for the disk, the other fills the next transaction. They leave half
@@ -43,16 +45,16 @@ pub(in crate::db) enum Shared<T> {
 
 /// A caller's work, with its type erased.
 trait Job: Send {
-    fn place(&self) -> &[u8];
+    fn held(&self) -> &Held;
     /// Whether the work succeeded.
-    fn run(&mut self, tx: &mut Tx<'_>) -> bool;
+    fn run(&mut self, tx: &mut Tx<'_>, row: Option<&Row>) -> bool;
     /// Tells the caller what the work said, if the commit went well.
     fn answer(self: Box<Self>, committed: Result<()>);
     fn send_back(self: Box<Self>);
 }
 
 struct Work<F, T> {
-    place: Box<[u8]>,
+    held: Held,
     code: Arc<F>,
     /// Absent until the work has run to its end: still absent after a panic.
     result: Option<Result<T>>,
@@ -61,15 +63,15 @@ struct Work<F, T> {
 
 impl<F, T> Job for Work<F, T>
 where
-    F: Fn(&mut Tx<'_>) -> Result<T> + Send + Sync,
+    F: Fn(&mut Tx<'_>, Option<&Row>) -> Result<T> + Send + Sync,
     T: Send,
 {
-    fn place(&self) -> &[u8] {
-        &self.place
+    fn held(&self) -> &Held {
+        &self.held
     }
 
-    fn run(&mut self, tx: &mut Tx<'_>) -> bool {
-        self.result = Some((self.code)(tx).and_then(|value| tx.sound(value)));
+    fn run(&mut self, tx: &mut Tx<'_>, row: Option<&Row>) -> bool {
+        self.result = Some((self.code)(tx, row).and_then(|value| tx.sound(value)));
         matches!(self.result, Some(Ok(_)))
     }
 
@@ -130,15 +132,15 @@ impl Group {
     pub(in crate::db) async fn write<T, F>(
         &self,
         db: &Arc<Inner>,
-        place: &[u8],
+        held: Held,
         code: Arc<F>,
     ) -> Result<Shared<T>>
     where
-        F: Fn(&mut Tx<'_>) -> Result<T> + Send + Sync + 'static,
+        F: Fn(&mut Tx<'_>, Option<&Row>) -> Result<T> + Send + Sync + 'static,
         T: Send + 'static,
     {
         let (caller, answered) = oneshot::channel();
-        let job = Box::new(Work { place: place.into(), code, result: None, caller });
+        let job = Box::new(Work { held, code, result: None, caller });
         if self.join(job)? {
             tokio::spawn(lead(db.clone()));
         }
@@ -158,18 +160,25 @@ impl Group {
         Ok(wanted)
     }
 
-    /// The next to share a transaction, in the order of their rows; without any, the leader goes.
+    /// The next to share a transaction; without any, the leader goes. Of those who wait for the same
+    /// row the first comes now: what inserts of two would meet in one statement stays apart.
     fn next(&self) -> Option<Jobs> {
         let mut waiting = self.waiting();
         if waiting.jobs.is_empty() {
             waiting.leaders -= 1;
             return None;
         }
-        let count = waiting.jobs.len().min(self.together);
-        let mut jobs: Jobs = waiting.jobs.drain(..count).collect();
-        drop(waiting);
-        // Those of one row stay in the order in which they came.
-        jobs.sort_by(|a, b| a.place().cmp(b.place()));
+        let first = waiting.jobs.remove(0);
+        let mut jobs: Jobs = vec![first];
+        let mut at = 0;
+        while at < waiting.jobs.len() && jobs.len() < self.together {
+            let held = waiting.jobs[at].held();
+            if held.is_like(jobs[0].held()) && jobs.iter().all(|job| job.held().id != held.id) {
+                jobs.push(waiting.jobs.remove(at));
+            } else {
+                at += 1;
+            }
+        }
         Some(jobs)
     }
 
@@ -250,17 +259,35 @@ fn share(db: &Inner, group: &Group, connection: &mut Connection, jobs: Jobs) -> 
     ended.is_ok()
 }
 
+/// The rows of all writes, by their keys. The list is padded to a power of two by repeating its
+/// last, so that few different statements are ever prepared.
+fn hold(tx: &mut Tx<'_>, jobs: &Jobs) -> Result<Vec<(Value, Row)>> {
+    let Some(last) = jobs.last().map(|job| job.held()) else { return Ok(Vec::new()) };
+    let padded = jobs.len().next_power_of_two();
+    let mut ids: Vec<Value> = jobs.iter().map(|job| job.held().id.clone()).collect();
+    ids.resize(padded, last.id.clone());
+    let rows = tx.query(&last.sql_many(padded), &ids)?;
+    // The key comes first, see `Held::sql_many`.
+    rows.into_iter()
+        .map(|row| Ok((row.values.first().cloned().unwrap_or(Value::Null), row)))
+        .collect()
+}
+
 /// Runs the writes, and answers those that refuse before they change anything. Gives the others,
 /// and whether what they wrote can be kept.
 fn run(db: &Inner, connection: &mut Connection, jobs: Jobs) -> (Jobs, bool) {
     let mut kept = Jobs::new();
-    let mut whole = connection.begin_writing(Kind::Write.beginning()).is_ok();
+    let begun = connection.begin_writing(Kind::Write.beginning());
     let mut tx = Tx::new(Engine::Postgres(connection), &db.clock, db.replies.get());
+    let Ok(rows) = begun.and_then(|()| hold(&mut tx, &jobs)) else { return (jobs, false) };
+    let mut whole = true;
     for mut job in jobs {
         if whole {
+            let row = rows.iter().find(|(id, _)| *id == job.held().id).map(|(_, row)| row);
             tx.sharing = Sharing::Shared;
             tx.mark();
-            let done = catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false);
+            let run = AssertUnwindSafe(|| job.run(&mut tx, row));
+            let done = catch_unwind(run).unwrap_or(false);
             if !done && tx.is_untouched() {
                 match tx.sharing {
                     Sharing::Unwilling => job.send_back(),

@@ -6,6 +6,7 @@
 
 mod connection;
 mod group;
+mod merge;
 mod pool;
 mod value;
 

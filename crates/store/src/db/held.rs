@@ -1,0 +1,38 @@
+//! A row that a write waits for and keeps others from, named so that many can be asked for at once.
+
+use super::value::Value;
+
+/// One row of a table, by its key.
+#[derive(Clone, Debug)]
+pub struct Held {
+    pub table: &'static str,
+    /// The column of the key.
+    pub key: &'static str,
+    /// What is read of it.
+    pub columns: &'static str,
+    pub id: Value,
+}
+
+impl Held {
+    pub(super) fn sql(&self) -> String {
+        let Self { table, key, columns, .. } = self;
+        format!("SELECT {columns} FROM {table} WHERE {key} = $1")
+    }
+
+    /// Whether both name rows of one table and the same columns, so that one statement reads both.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        (self.table, self.key, self.columns) == (other.table, other.key, other.columns)
+    }
+
+    /// Reads several rows like this one, as `falaj_id` and its columns, and holds them in the order
+    /// of their keys: two that ask for the same ones do not wait for each other crosswise.
+    pub(super) fn sql_many(&self, count: usize) -> String {
+        let Self { table, key, columns, .. } = self;
+        let places: Vec<_> = (1..=count).map(|n| format!("${n}")).collect();
+        let places = places.join(", ");
+        format!(
+            "SELECT {key} AS falaj_id, {columns} FROM {table} WHERE {key} IN ({places})
+             ORDER BY {key} FOR UPDATE"
+        )
+    }
+}
