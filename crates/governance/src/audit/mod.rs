@@ -14,7 +14,7 @@
 //! | `seal` | giving entries their place in the tree |
 //! | `outside` | checkpoints kept outside the database |
 //! | `check` | the check at start |
-//! | `read_log` | the queue of entries for allowed reads |
+//! | `read_log`, `tally` | the queue of entries for allowed reads; many of them as one |
 //! | `search`, `stream` | reading the log |
 //! | `service`, `http` | the verbs and their routes |
 //!
@@ -38,6 +38,7 @@ mod search;
 mod service;
 mod store;
 mod stream;
+mod tally;
 #[cfg(test)]
 mod tests;
 pub mod verify;
@@ -53,4 +54,5 @@ pub use service::{
 };
 pub use store::{MIGRATIONS, RENUMBERED};
 pub use stream::Format;
+pub use tally::Tally;
 pub use verify::{Fault, Problem, Verified, verify, verify_bytes};

@@ -8,6 +8,7 @@
 //! Must hold: readers wait for no writer. They share the last snapshot, which a writer replaces in
 //! an instant after its commit.
 
+use std::cmp::Ordering::{Greater, Less};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -106,7 +107,7 @@ impl Embedded {
         Ok(rows)
     }
 
-    /// Lets rows take their places; says how many did.
+    /// Lets rows take their places; says how many have them now.
     pub fn apply(&self, batch: Batch) -> Result<usize> {
         if batch.is_empty() {
             return Ok(0);
@@ -116,20 +117,22 @@ impl Embedded {
         let mut writer = self.writer();
         let mut transaction = self.0.db.begin_write().map_err(failed)?;
         transaction.set_durability(Durability::None).map_err(failed)?;
-        let mut placed = Vec::new();
+        let (mut placed, mut changed) = (0, Vec::new());
         {
             let mut table = transaction.open_table(ROWS).map_err(failed)?;
             for (key, row) in &rows {
                 let there = table.get(key.bytes()).map_err(failed)?;
-                if there.is_none_or(|there| rank(row) > rank(there.value())) {
+                let order = there.map_or(Greater, |there| rank(row).cmp(&rank(there.value())));
+                if order == Greater {
                     table.insert(key.bytes(), &row[..]).map_err(failed)?;
-                    placed.push(key);
+                    changed.push(key);
                 }
+                placed += usize::from(order != Less);
             }
         }
         transaction.commit().map_err(failed)?;
         self.renew()?;
-        for key in &placed {
+        for key in &changed {
             self.0.hot.forget(key.bytes());
         }
         writer.unsettled += bytes;
@@ -137,7 +140,7 @@ impl Embedded {
             let position = writer.settled;
             self.commit(&mut writer, position)?;
         }
-        Ok(placed.len())
+        Ok(placed)
     }
 
     /// The position that survives a crash together with the rows applied before it.

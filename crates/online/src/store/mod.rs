@@ -46,7 +46,8 @@ impl Online {
         }
     }
 
-    /// Lets rows take their places; says how many did.
+    /// Lets rows take their places; says how many have them now, those that had them before with
+    /// the same stamp included.
     pub async fn apply(&self, batch: Batch) -> Result<usize> {
         match self {
             Self::Embedded(store) => {

@@ -58,6 +58,7 @@ async fn what_was_placed_is_counted() {
             |from: i64, event| (from..from + 10).map(move |id| (key(1, id), stamp(event, 0), id));
         assert_eq!(store.apply(batch(rows(0, 5))).await.unwrap(), 10);
         assert_eq!(store.apply(batch(rows(5, 4))).await.unwrap(), 5, "five are older");
+        assert_eq!(store.apply(batch(rows(0, 5))).await.unwrap(), 10, "the same again");
         assert_eq!(store.apply(batch([])).await.unwrap(), 0);
     }
 }

@@ -67,7 +67,7 @@ impl Redis {
         Err(Error::internal("Redis answered with another number of rows than were asked for"))
     }
 
-    /// Lets rows take their places; says how many did.
+    /// Lets rows take their places; says how many have them now.
     pub async fn apply(&self, batch: Batch) -> Result<usize> {
         let rows: Vec<_> =
             batch.sorted().into_iter().map(|(key, row)| (self.name(key.bytes()), row)).collect();

@@ -1,0 +1,129 @@
+//! `/get-online-features`, `/push`, `/write-to-online-store`.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use falaj_base::{Error, Result, code};
+use falaj_mlflow::{Api, Call, Places};
+use falaj_web::{Doc, Endpoint};
+use http::{HeaderValue, Method, header};
+use serde::Deserialize;
+
+use super::error::{About, reply};
+use super::write::{Style, write};
+use crate::online::body::{self, Columnar};
+use crate::online::{Columns, To, Wanted};
+use crate::{FEATURE_ONLINE, FEATURE_WRITE, Features};
+
+const fn doc(summary: &'static str) -> Doc {
+    let json = Some("application/json");
+    Doc { summary, takes: json, gives: json, status: 200, query: &[] }
+}
+
+pub(crate) fn routes(features: Arc<Features>, places: Places) -> Vec<Endpoint> {
+    const READ: Doc = doc("Read the latest values of features, in Feast's words");
+    const PUSH: Doc = doc("Push rows to the views of a push source, in Feast's words");
+    const WRITE: Doc = doc("Push rows to a feature view, in Feast's words");
+    Api::new(features, places)
+        .stream(Method::POST, "/get-online-features", &FEATURE_ONLINE, READ, get)
+        .stream(Method::POST, "/push", &FEATURE_WRITE, PUSH, push)
+        .stream(Method::POST, "/write-to-online-store", &FEATURE_WRITE, WRITE, write_online)
+        .into()
+}
+
+/// Clients of other versions may say more; it is passed over, as Feast does.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    entities: Columnar,
+    #[serde(default)]
+    feature_service: Option<String>,
+    #[serde(default)]
+    features: Option<Vec<String>>,
+    #[serde(default)]
+    full_feature_names: bool,
+    #[serde(default)]
+    include_feature_view_version_metadata: bool,
+}
+
+async fn get(s: Arc<Features>, call: Call, request: Request) -> Result<Response> {
+    let mut about = About::View;
+    let answer = get_online_features(&s, &call, request, &mut about).await;
+    Ok(answer.unwrap_or_else(|error| reply(&error, about)))
+}
+
+async fn get_online_features(
+    s: &Features,
+    call: &Call,
+    request: Request,
+    about: &mut About,
+) -> Result<Response> {
+    let asked: Asked = body::read(request).await?;
+    let style = Style {
+        full_names: asked.full_feature_names,
+        versions: asked.include_feature_view_version_metadata,
+    };
+    let wanted = match asked.feature_service.filter(|name| !name.is_empty()) {
+        Some(service) => {
+            *about = About::Service;
+            Wanted::Service(service)
+        }
+        None => Wanted::Features(asked.features.unwrap_or_default()),
+    };
+    let answer = s.read_online(&call.ctx, &call.place, &wanted, asked.entities.0).await?;
+    let body = write(&answer, style, s.shelf().config().max_reply)?;
+    Ok(json(Body::from(body)))
+}
+
+fn json(body: Body) -> Response {
+    let mut response = Response::new(body);
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+#[derive(Debug, Deserialize)]
+struct Push {
+    push_source_name: String,
+    df: Columns,
+    #[serde(default)]
+    to: Option<String>,
+}
+
+async fn push(s: Arc<Features>, call: Call, request: Request) -> Result<Response> {
+    let work = async {
+        let push: Push = body::read(request).await?;
+        // Rows that are pushed are always both: one log feeds the latest values and the history.
+        match push.to.as_deref() {
+            None | Some("online" | "online_and_offline") => {}
+            Some("offline") => {
+                let text = "rows that are pushed can be read at once: `offline` alone is not kept";
+                return Err(Error::new(&code::INVALID_INPUT, text).at("to"));
+            }
+            Some(other) => {
+                return Err(Error::invalid("to", other, "online, online_and_offline"));
+            }
+        }
+        let to = To::Source(push.push_source_name);
+        s.push(&call.ctx, &call.place, &to, &push.df).await?;
+        Ok(Response::new(Body::empty()))
+    };
+    Ok(work.await.unwrap_or_else(|error| reply(&error, About::PushSource)))
+}
+
+#[derive(Debug, Deserialize)]
+struct Write {
+    feature_view_name: String,
+    df: Columns,
+}
+
+async fn write_online(s: Arc<Features>, call: Call, request: Request) -> Result<Response> {
+    let work = async {
+        let write: Write = body::read(request).await?;
+        let to = To::View(write.feature_view_name);
+        s.push(&call.ctx, &call.place, &to, &write.df).await?;
+        Ok(json(Body::from("null")))
+    };
+    Ok(work.await.unwrap_or_else(|error| reply(&error, About::View)))
+}

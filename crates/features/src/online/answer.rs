@@ -1,0 +1,199 @@
+//! The latest values, as they were found: for those who write them out.
+
+use bytes::Bytes;
+use falaj_base::{Ctx, Error, Result, Timestamp};
+use falaj_governance::tenancy::Project;
+use falaj_online::{Key, Kind, Row, Value};
+use serde_json::Value as Json;
+
+use super::ask::{Entities, Picked, Wanted};
+use crate::Features;
+
+/// What is known about a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Present,
+    /// The row is there, and has no value for the feature.
+    Null,
+    /// There is no row.
+    Missing,
+    /// There is one, and it is older than the view says that rows may be.
+    Expired,
+}
+
+/// The latest values of some features of some entities.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The join keys that were needed, each with its values as they were given.
+    pub(crate) keys: Vec<(String, Vec<Value>)>,
+    pub(crate) views: Vec<ViewAnswer>,
+    pub(crate) entities: usize,
+    pub(crate) now: Timestamp,
+}
+
+/// The rows of one view, one for each entity.
+#[derive(Debug)]
+pub(crate) struct ViewAnswer {
+    pub(crate) picked: Picked,
+    rows: Vec<Option<Bytes>>,
+}
+
+/// A row as it is looked into.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found<'a> {
+    Row(Row<'a>),
+    Missing,
+    /// Since when it is: its event.
+    Expired(i64),
+}
+
+impl Found<'_> {
+    /// When it was so; none if there is no row.
+    pub(crate) fn event(&self) -> Option<i64> {
+        match self {
+            Self::Row(row) => Some(row.stamp().event),
+            Self::Expired(event) => Some(*event),
+            Self::Missing => None,
+        }
+    }
+
+    pub(crate) fn status(&self, field: usize) -> Status {
+        match self {
+            Self::Row(row) if row.is_null(field) => Status::Null,
+            Self::Row(_) => Status::Present,
+            Self::Missing => Status::Missing,
+            Self::Expired(_) => Status::Expired,
+        }
+    }
+}
+
+impl ViewAnswer {
+    /// The rows, entity by entity.
+    pub(crate) fn rows(&self, now: Timestamp) -> Result<Vec<Found<'_>>> {
+        let shape = &self.picked.shape;
+        let mut rows = Vec::with_capacity(self.rows.len());
+        for row in &self.rows {
+            rows.push(match row {
+                Some(bytes) => {
+                    let row = shape.layout.open(bytes)?;
+                    let event = row.stamp().event;
+                    if shape.is_expired(event, now) {
+                        Found::Expired(event)
+                    } else {
+                        Found::Row(row)
+                    }
+                }
+                None => Found::Missing,
+            });
+        }
+        Ok(rows)
+    }
+}
+
+impl Features {
+    /// Reads the latest values of features; every view is authorised and every read counted.
+    pub(crate) async fn read_online(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        wanted: &Wanted,
+        entities: Entities,
+    ) -> Result<Answer> {
+        let picked = self.pick(ctx, project, wanted).await?;
+        let count = self.count_entities(&entities, &picked)?;
+        let keys = join_keys(&picked, entities)?;
+        let store = self.shelf().store().await?;
+        let now = self.db().now();
+        let mut views = Vec::with_capacity(picked.len());
+        for picked in picked {
+            self.tally().count(ctx, &picked.view.resource(project), now);
+            let (asked, places) = keys_of(&picked, &keys, count)?;
+            let mut found = store.read(&asked).await?.into_iter();
+            // An entity of which a key is null has no row.
+            let rows = places.into_iter().map(|there| if there { found.next()? } else { None });
+            let rows = rows.collect();
+            views.push(ViewAnswer { picked, rows });
+        }
+        Ok(Answer { keys, views, entities: count, now })
+    }
+
+    /// How many entities are asked about: all columns tell the same.
+    fn count_entities(&self, entities: &Entities, picked: &[Picked]) -> Result<usize> {
+        let config = self.shelf().config();
+        let Some((first, values)) = entities.first() else {
+            return Err(Error::invalid("entities", "empty", "a list of values for each join key"));
+        };
+        let count = values.len();
+        if let Some((name, other)) = entities.iter().find(|(_, other)| other.len() != count) {
+            let field = format!("entities.{name}");
+            let allowed = format!("{count} values, as `{first}` has");
+            return Err(Error::invalid(field, format!("{} values", other.len()), allowed));
+        }
+        if count > config.max_entities {
+            let most = config.max_entities;
+            let allowed = format!("at most {most} entities (`features.online.max_entities`)");
+            return Err(Error::invalid("entities", count, allowed));
+        }
+        let features: usize = picked.iter().map(|picked| picked.fields.len()).sum();
+        if count.saturating_mul(features) > config.max_values {
+            let most = config.max_values;
+            let allowed = format!("at most {most} values (`features.online.max_values`)");
+            let found = format!("{count} entities times {features} features");
+            return Err(Error::invalid("entities", found, allowed));
+        }
+        Ok(count)
+    }
+}
+
+/// The values of the join keys that the views have, each read as what it is.
+fn join_keys(picked: &[Picked], entities: Entities) -> Result<Vec<(String, Vec<Value>)>> {
+    let mut given: Vec<_> =
+        entities.into_iter().map(|(name, values)| (name, Some(values))).collect();
+    let mut keys: Vec<(String, Vec<Value>)> = Vec::new();
+    for (name, kind) in picked.iter().flat_map(|picked| picked.shape.keys.iter()) {
+        if keys.iter().any(|(known, _)| known == name) {
+            continue;
+        }
+        // By its own name, or by that of an entity that has no other key.
+        let alias = picked.iter().flat_map(|it| &it.view.form().entities).find(
+            |entity| matches!(entity.join_keys.as_slice(), [only] if only.name.as_str() == name),
+        );
+        let is = |given: &str| given == name || alias.is_some_and(|it| it.name.as_str() == given);
+        let values = given.iter_mut().find(|(given, _)| is(given)).and_then(|(_, it)| it.take());
+        let Some(values) = values else {
+            let allowed = "a list of its values: it is a join key of these features";
+            return Err(Error::invalid(format!("entities.{name}"), "absent", allowed));
+        };
+        keys.push((name.clone(), read(name, *kind, &values)?));
+    }
+    if let Some((name, _)) = given.iter().find(|(_, values)| values.is_some()) {
+        let known: Vec<_> = keys.iter().map(|(name, _)| name.as_str()).collect();
+        return Err(Error::invalid(format!("entities.{name}"), "unknown", known.join(", ")));
+    }
+    Ok(keys)
+}
+
+fn read(name: &str, kind: Kind, values: &[Json]) -> Result<Vec<Value>> {
+    let one = |(row, value)| kind.read(value, || format!("entities.{name}[{row}]"));
+    values.iter().enumerate().map(one).collect()
+}
+
+/// The keys of the entities in a view, and which entities have one.
+fn keys_of(
+    picked: &Picked,
+    keys: &[(String, Vec<Value>)],
+    count: usize,
+) -> Result<(Vec<Key>, Vec<bool>)> {
+    let columns: Vec<&[Value]> = picked
+        .shape
+        .keys
+        .iter()
+        .filter_map(|(name, _)| keys.iter().find(|(known, _)| known == name))
+        .map(|(_, values)| values.as_slice())
+        .collect();
+    let whole = |row: usize| columns.iter().all(|column| !matches!(column[row], Value::Null));
+    let places: Vec<bool> = (0..count).map(whole).collect();
+    let rows = (0..count).filter(|row| places[*row]);
+    let asked = rows.map(|row| picked.shape.key(columns.iter().map(|column| &column[row])));
+    Ok((asked.collect::<Result<_>>()?, places))
+}

@@ -1,0 +1,178 @@
+//! What is asked for: which features, of which entities.
+
+use std::sync::Arc;
+
+use falaj_base::{Ctx, Error, Result, code};
+use falaj_governance::tenancy::Project;
+use serde_json::Value as Json;
+
+use super::shape::Shape;
+use crate::definition::form::{Form, Noun};
+use crate::definition::{Catalog, Definition, ViewVersion, resource, shown};
+use crate::name::FeatureName;
+use crate::reference::Reference;
+use crate::{FEATURE_ONLINE, Features};
+
+/// Features by name, or those of a service.
+#[derive(Clone, Debug)]
+pub(crate) enum Wanted {
+    Features(Vec<String>),
+    Service(String),
+}
+
+/// Features of one version of a view.
+#[derive(Clone, Debug)]
+pub(crate) struct Picked {
+    pub(crate) view: ViewVersion,
+    pub(crate) shape: Arc<Shape>,
+    /// Which fields, in the order asked.
+    pub(crate) fields: Vec<usize>,
+}
+
+/// Entities by the names of their join keys, column by column.
+pub(crate) type Entities = Vec<(String, Vec<Json>)>;
+
+impl Features {
+    /// Finds what is wanted, if the caller may read all of it.
+    pub(crate) async fn pick(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        wanted: &Wanted,
+    ) -> Result<Vec<Picked>> {
+        let catalog = self.catalog(project.id).await?;
+        let references = match wanted {
+            Wanted::Features(names) => {
+                if names.is_empty() {
+                    let allowed = "at least one feature, or a `feature_service`";
+                    return Err(Error::invalid("features", "empty", allowed));
+                }
+                let most = self.config().max_fields;
+                if names.len() > most {
+                    let allowed = format!("at most {most} (`features.max_fields`)");
+                    return Err(Error::invalid("features", names.len(), allowed));
+                }
+                names.iter().map(|name| name.parse()).collect::<Result<Vec<Reference>>>()?
+            }
+            Wanted::Service(name) => service(ctx, project, &catalog, name).await?,
+        };
+        let mut picked: Vec<Picked> = Vec::new();
+        for reference in &references {
+            let of = |one: &Picked| {
+                one.view.name() == &reference.view
+                    && reference.version.is_none_or(|version| version == one.view.version())
+            };
+            let place = match picked.iter().position(of) {
+                Some(place) => place,
+                None => {
+                    let view = self.view_for(ctx, project, &catalog, reference).await?;
+                    let shape = self.shelf().shape(view.id(), view.form())?;
+                    picked.push(Picked { view, shape, fields: Vec::new() });
+                    picked.len() - 1
+                }
+            };
+            choose(&mut picked[place], reference)?;
+        }
+        Ok(picked)
+    }
+
+    /// The version of a view that is meant, if the caller may read its latest values.
+    async fn view_for(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        catalog: &Catalog,
+        reference: &Reference,
+    ) -> Result<ViewVersion> {
+        let latest = catalog.view(&reference.view);
+        let latest = allowed(ctx, project, Noun::View, &reference.view, latest, |view| {
+            view.resource(project)
+        })
+        .await?;
+        match reference.version {
+            Some(version) if version != latest.version() => {
+                self.old_view(project.id, &reference.view, version).await?.ok_or_else(|| {
+                    let allowed = format!("a version from 1 to {}", latest.version());
+                    Error::invalid("features", reference, allowed)
+                })
+            }
+            _ => Ok(latest),
+        }
+    }
+
+    async fn old_view(
+        &self,
+        project: falaj_base::ProjectId,
+        name: &FeatureName,
+        version: i64,
+    ) -> Result<Option<ViewVersion>> {
+        let wanted = name.clone();
+        let find = move |tx: &mut falaj_store::db::Tx<'_>| {
+            crate::definition::store::find(tx, project, Noun::View, &wanted, Some(version))
+        };
+        Ok(self.db().read(find).await?.map(Arc::new).and_then(|found| ViewVersion::of(&found)))
+    }
+}
+
+/// What was found, if the caller may read it; *not there* otherwise, and if nothing was.
+async fn allowed<T>(
+    ctx: &Ctx,
+    project: &Project,
+    noun: Noun,
+    name: &FeatureName,
+    found: Option<T>,
+    of: impl Fn(&T) -> falaj_base::Resource,
+) -> Result<T> {
+    let resource = match &found {
+        Some(found) => of(found),
+        None => resource(project, noun, name, true),
+    };
+    ctx.authorize(&FEATURE_ONLINE, &resource).await?;
+    found.ok_or_else(|| Error::not_found("feature", shown(noun, name)))
+}
+
+/// The features of a service, of the versions that it fixes.
+async fn service(
+    ctx: &Ctx,
+    project: &Project,
+    catalog: &Catalog,
+    name: &str,
+) -> Result<Vec<Reference>> {
+    let missing = || Error::not_found("feature", format!("{} {name}", Noun::Service));
+    let name = FeatureName::new(name).map_err(|_| missing())?;
+    let found = catalog.get(Noun::Service, &name).cloned();
+    let found: Arc<Definition> =
+        allowed(ctx, project, Noun::Service, &name, found, |it| it.resource(project)).await?;
+    let Form::Service(form) = &found.definition else { return Err(missing()) };
+    let mut references = Vec::new();
+    for pick in &form.picks {
+        references.extend(pick.features.iter().map(|feature| Reference {
+            view: pick.view.clone(),
+            version: Some(pick.version),
+            feature: Some(feature.clone()),
+        }));
+    }
+    Ok(references)
+}
+
+/// Adds a feature of the view, or all of them; each stays once.
+fn choose(picked: &mut Picked, reference: &Reference) -> Result<()> {
+    let chosen = match &reference.feature {
+        None => (0..picked.shape.fields.len()).collect(),
+        Some(name) => match picked.shape.field(name.as_str()) {
+            Some(field) => vec![field],
+            None => {
+                let known: Vec<_> = picked.shape.fields.iter().map(|(name, _)| &name[..]).collect();
+                let text =
+                    format!("`{reference}` names no feature; the view has {}", known.join(", "));
+                return Err(Error::new(&code::NOT_FOUND, text).at("features"));
+            }
+        },
+    };
+    for field in chosen {
+        if !picked.fields.contains(&field) {
+            picked.fields.push(field);
+        }
+    }
+    Ok(())
+}

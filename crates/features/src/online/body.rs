@@ -1,0 +1,84 @@
+//! Bodies of requests and replies.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use falaj_base::{ByteSize, Error, Result, code};
+use falaj_online::Moments;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde_json::Value as Json;
+
+use super::answer::Found;
+use super::ask::Entities;
+
+/// Reads a body of JSON strictly; what is wrong is named by its path.
+pub(crate) async fn read<T: DeserializeOwned>(request: Request) -> Result<T> {
+    let body = Bytes::from_request(request, &()).await.map_err(|rejected| {
+        Error::new(&code::MALFORMED_BODY, "the body broke off").caused_by(rejected)
+    })?;
+    let mut json = serde_json::Deserializer::from_slice(&body);
+    let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let (path, why) = (error.path().to_string(), error.inner().to_string());
+        if error.inner().is_data() {
+            let field = if path == "." { "body".to_owned() } else { path };
+            return Error::new(&code::INVALID_INPUT, format!("`{field}`: {why}")).at(field);
+        }
+        Error::new(&code::MALFORMED_BODY, format!("the body is not JSON: {why}"))
+    })?;
+    json.end().map_err(|error| Error::new(&code::MALFORMED_BODY, error.to_string()))?;
+    Ok(read)
+}
+
+/// Lists of values by name, in the order they were written; a name that comes twice is refused.
+#[derive(Debug, Default)]
+pub(crate) struct Columnar(pub(crate) Entities);
+
+impl<'de> Deserialize<'de> for Columnar {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Lists;
+        impl<'de> Visitor<'de> for Lists {
+            type Value = Columnar;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object of lists")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Columnar, A::Error> {
+                let mut columns: Entities = Vec::new();
+                while let Some((name, values)) = map.next_entry::<String, Vec<Json>>()? {
+                    if columns.iter().any(|(known, _)| *known == name) {
+                        return Err(serde::de::Error::custom(format!("`{name}` comes twice")));
+                    }
+                    columns.push((name, values));
+                }
+                Ok(Columnar(columns))
+            }
+        }
+        d.deserialize_map(Lists)
+    }
+}
+
+/// Writes a value, or null where there is none to show.
+pub(crate) fn value(
+    out: &mut Vec<u8>,
+    found: &Found<'_>,
+    field: usize,
+    moments: Moments,
+) -> Result<()> {
+    match found {
+        Found::Row(row) => row.write_json(field, out, moments),
+        Found::Missing | Found::Expired(_) => {
+            out.extend_from_slice(b"null");
+            Ok(())
+        }
+    }
+}
+
+/// Refuses a reply that has grown over the limit.
+pub(crate) fn within(out: &[u8], most: ByteSize) -> Result<()> {
+    if out.len() as u64 <= most.bytes() {
+        return Ok(());
+    }
+    let text = format!("the reply is over {most} (`features.online.max_reply`): ask for less");
+    Err(Error::new(&code::TOO_LARGE, text))
+}

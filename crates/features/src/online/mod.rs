@@ -1,0 +1,33 @@
+//! The latest values of features.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `shape`, `rows` | a version of a view, and rows, as the store has them |
+//! | `shelf` | the store, kept up with the log of pushes |
+//! | `ask`, `answer` | which features of which entities, and what was found |
+//! | `push` | rows on their way in |
+//! | `http`, `body` | our own routes; Feast's are in `feast` |
+//!
+//! Must hold:
+//! - What a push acknowledged is durable in the log and read by whoever asks this server afterwards.
+//! - Present, null, missing and expired are told apart. A value that is as old as its view's time to
+//!   live is still given, one that is older is not.
+//! - Every view that a request names, itself or by a service, is authorised.
+//!
+//! Not here: how rows are found (`falaj_online`), how pushes are kept (`history`).
+
+mod answer;
+mod ask;
+pub(crate) mod body;
+pub mod config;
+pub(crate) mod http;
+mod push;
+mod rows;
+mod shape;
+mod shelf;
+
+pub(crate) use answer::{Answer, Found, Status};
+pub(crate) use ask::Wanted;
+pub use config::OnlineConfig;
+pub(crate) use push::{Columns, To};
+pub(crate) use shelf::Shelf;

@@ -1,0 +1,261 @@
+//! Rows that are pushed: checked, kept in the log, and readable before the caller hears of it.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use falaj_base::{Ctx, Error, Resource, Result, Timestamp};
+use falaj_governance::tenancy::Project;
+use falaj_online::{Kind, Scalar, Value};
+use falaj_store::db::Tx;
+use falaj_store::record::Change;
+use serde_json::{Map, Value as Json, json};
+
+use super::rows::{column, pack};
+use super::shape::{Shape, place};
+use crate::definition::form::{Noun, Origin};
+use crate::definition::{Catalog, ViewVersion, resource, shown};
+use crate::history::{Position, Rows, append};
+use crate::name::FeatureName;
+use crate::schema;
+use crate::{FEATURE_WRITE, Features};
+
+/// Where rows are pushed to.
+#[derive(Clone, Debug)]
+pub(crate) enum To {
+    View(String),
+    /// All views that come from this source.
+    Source(String),
+}
+
+/// Rows by the names of their columns.
+pub(crate) type Columns = Map<String, Json>;
+
+/// What became of a push to a view.
+#[derive(Clone, Debug)]
+pub(crate) struct Pushed {
+    pub(crate) view: ViewVersion,
+    pub(crate) rows: usize,
+    /// How many entities have a row of it now; the others have newer ones.
+    pub(crate) placed: usize,
+}
+
+/// Rows on their way into one view.
+#[derive(Clone)]
+struct Load {
+    view: ViewVersion,
+    shape: Arc<Shape>,
+    resource: Resource,
+    rows: Rows,
+}
+
+impl Features {
+    /// Pushes rows. The reply follows the commit, and whoever reads after it finds them.
+    pub(crate) async fn push(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        to: &To,
+        columns: &Columns,
+    ) -> Result<Vec<Pushed>> {
+        let catalog = self.catalog(project.id).await?;
+        let views = targets(ctx, project, &catalog, to).await?;
+        let mut loads = Vec::with_capacity(views.len());
+        for view in views {
+            let shape = self.shelf().shape(view.id(), view.form())?;
+            let batch = self.check(&view, &shape, columns, self.db().now())?;
+            let rows = Rows::new(&view, batch, self.config())?;
+            loads.push(Load { resource: view.resource(project), view, shape, rows });
+        }
+        unknown(&loads, columns)?;
+        // A store that does not answer is told before anything is kept, if it was never there.
+        self.shelf().store().await?;
+        let (kept, by) = (loads.clone(), ctx.clone());
+        let write = move |tx: &mut Tx<'_>| keep(tx, &by, &kept);
+        let positions = self.db().write(write).await?;
+        let mut pushed = Vec::with_capacity(loads.len());
+        for (Load { view, shape, rows, .. }, (position, known)) in loads.into_iter().zip(positions)
+        {
+            let batch = pack(&shape, rows.batch(), known.micros(), place(position))?;
+            let placed = self.shelf().pushed(batch, position).await.map_err(|error| {
+                // Kept, and applied as soon as the store answers; pushing again does no harm.
+                let text = format!("{}; the rows are kept and will be readable", error.message());
+                Error::new(error.code(), text).caused_by(error)
+            })?;
+            pushed.push(Pushed { view, rows: rows.batch().num_rows(), placed });
+        }
+        Ok(pushed)
+    }
+
+    /// The rows as the view has them; the first value that does not fit is refused by its place.
+    fn check(
+        &self,
+        view: &ViewVersion,
+        shape: &Shape,
+        columns: &Columns,
+        now: Timestamp,
+    ) -> Result<RecordBatch> {
+        let wanted = schema::rows(view.form());
+        let count = columns.values().find_map(Json::as_array).map_or(0, Vec::len);
+        let mut arrays = Vec::with_capacity(wanted.fields().len());
+        let mut keys = Vec::with_capacity(shape.keys.len());
+        for (name, kind) in &shape.keys {
+            let values = read(columns, name, *kind, false, count)?;
+            whole(name, &values)?;
+            arrays.push(column(*kind, &values)?);
+            keys.push(values);
+        }
+        for row in 0..count {
+            shape.key(keys.iter().map(|values| &values[row])).map_err(|error| {
+                let field = error.field().unwrap_or_default();
+                let field = format!("df.{field}[{row}]");
+                Error::invalid(field, "too long", "a key that can be kept").caused_by(error)
+            })?;
+        }
+        for (name, kind) in &shape.fields {
+            arrays.push(column(*kind, &read(columns, name, *kind, false, count)?)?);
+        }
+        let (name, kind) = (&shape.event_time, Kind::One(Scalar::Timestamp));
+        let events = read(columns, name, kind, true, count)?;
+        whole(name, &events)?;
+        self.not_ahead(name, &events, now)?;
+        arrays.push(column(kind, &events)?);
+        RecordBatch::try_new(wanted, arrays).map_err(Error::internal)
+    }
+
+    /// Refuses events that lie further ahead than clocks differ.
+    fn not_ahead(&self, name: &str, values: &[Value], now: Timestamp) -> Result<()> {
+        let most = self.shelf().config().max_ahead;
+        let latest = (now + most.get()).micros();
+        let late = |value: &Value| matches!(value, Value::Timestamp(event) if *event > latest);
+        let Some(row) = values.iter().position(late) else { return Ok(()) };
+        let Value::Timestamp(event) = values[row] else { return Ok(()) };
+        let allowed =
+            format!("at most {most} after the server's time, {now} (`features.online.max_ahead`)");
+        let event = Timestamp::from_micros(event);
+        Err(Error::invalid(format!("df.{name}[{row}]"), event, allowed))
+    }
+}
+
+/// A column as its kind says, with as many values as the others.
+fn read(
+    columns: &Columns,
+    name: &str,
+    kind: Kind,
+    is_event: bool,
+    count: usize,
+) -> Result<Vec<Value>> {
+    let values = given(columns, name, is_event)?;
+    if values.len() != count {
+        let allowed = format!("{count} values, as the other columns have");
+        let found = format!("{} values", values.len());
+        return Err(Error::invalid(format!("df.{name}"), found, allowed));
+    }
+    let one = |(row, value)| kind.read(value, || format!("df.{name}[{row}]"));
+    values.iter().enumerate().map(one).collect()
+}
+
+/// Refuses a gap.
+fn whole(name: &str, values: &[Value]) -> Result<()> {
+    match values.iter().position(|value| matches!(value, Value::Null)) {
+        Some(row) => {
+            Err(Error::invalid(format!("df.{name}[{row}]"), "null", "a value in every row"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The values of a column. Feast's clients call the event time by one name, whatever it is.
+fn given<'a>(columns: &'a Columns, name: &str, is_event: bool) -> Result<&'a [Json]> {
+    let found = columns.get(name).or_else(|| if is_event { columns.get(EVENT) } else { None });
+    let field = || format!("df.{name}");
+    match found {
+        Some(Json::Array(values)) => Ok(values),
+        Some(_) => Err(Error::invalid(field(), "not a list", "a list of values")),
+        None => Err(Error::invalid(field(), "absent", "a list of values: the view has it")),
+    }
+}
+
+/// What Feast's clients call the event time, and the time a row became known at.
+const EVENT: &str = "event_timestamp";
+const CREATED: &str = "created";
+
+/// Refuses columns that no view has. The time that rows became known at is ours to say: it is
+/// passed over.
+fn unknown(loads: &[Load], columns: &Columns) -> Result<()> {
+    let is_known = |name: &str| {
+        let of = |load: &Load| {
+            let shape = &load.shape;
+            let known_time = load.view.form().known_time.as_ref();
+            shape.keys.iter().chain(&shape.fields).any(|(known, _)| known == name)
+                || shape.event_time == name
+                || known_time.is_some_and(|known| known.as_str() == name)
+        };
+        name == EVENT || name == CREATED || loads.iter().any(of)
+    };
+    match columns.keys().find(|name| !is_known(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let shapes = loads.iter().map(|load| &load.shape);
+            let names = shapes.flat_map(|it| it.keys.iter().chain(&it.fields)).map(|it| &it.0[..]);
+            let names: Vec<_> = names.collect();
+            Err(Error::invalid(format!("df.{name}"), "unknown", names.join(", ")))
+        }
+    }
+}
+
+/// The views that are meant, each of which the caller may write to.
+async fn targets(
+    ctx: &Ctx,
+    project: &Project,
+    catalog: &Catalog,
+    to: &To,
+) -> Result<Vec<ViewVersion>> {
+    let (noun, text) = match to {
+        To::View(name) => (Noun::View, name),
+        To::Source(name) => (Noun::Source, name),
+    };
+    let missing = || Error::not_found("feature", format!("{noun} {text}"));
+    let name = FeatureName::new(text.as_str()).map_err(|_| missing())?;
+    let known = catalog.get(noun, &name);
+    let own = match known {
+        Some(known) => known.resource(project),
+        None => resource(project, noun, &name, true),
+    };
+    ctx.authorize(&FEATURE_WRITE, &own).await?;
+    if known.is_none() {
+        return Err(Error::not_found("feature", shown(noun, &name)));
+    }
+    let views: Vec<_> = match noun {
+        Noun::View => catalog.view(&name).into_iter().collect(),
+        _ => catalog.views().filter(|view| comes_from(view, &name)).collect(),
+    };
+    if views.is_empty() {
+        let allowed = "a push source that at least one view comes from";
+        return Err(Error::invalid("push_source_name", text, allowed));
+    }
+    for view in &views {
+        ctx.authorize(&FEATURE_WRITE, &view.resource(project)).await?;
+    }
+    Ok(views)
+}
+
+fn comes_from(view: &ViewVersion, source: &FeatureName) -> bool {
+    let form = &view.form().source;
+    form.name == *source && matches!(form.origin, Origin::Push { .. })
+}
+
+/// Appends the rows to the log and puts that on record, view by view, all or none.
+fn keep(tx: &mut Tx<'_>, ctx: &Ctx, loads: &[Load]) -> Result<Vec<(Position, Timestamp)>> {
+    let mut places = Vec::with_capacity(loads.len());
+    for load in loads {
+        places.push(append(tx, &load.rows)?);
+        let (view, rows) = (&load.view, load.rows.batch().num_rows());
+        let data = json!({ "view": view.name(), "version": view.version(), "rows": rows });
+        let change = Change::new(&FEATURE_WRITE, &load.resource)
+            .event("feature.pushed", &data)
+            .detail("version", view.version())
+            .detail("rows", rows);
+        tx.record(ctx, change)?;
+    }
+    Ok(places)
+}

@@ -1,0 +1,172 @@
+//! Rows as columns of Arrow, as values, and as they are stored.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{BinaryBuilder, BooleanBuilder, PrimitiveBuilder, StringBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Float32Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
+};
+use arrow_array::{Array, ArrayRef, ListArray, RecordBatch};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_schema::{DataType, Field};
+use falaj_base::{Error, Result, code};
+use falaj_online::{Batch, Kind, Scalar, Stamp, Value};
+
+use super::shape::Shape;
+use crate::schema;
+
+/// Packs the rows of a batch that has the columns of [`schema::rows`].
+pub(crate) fn pack(shape: &Shape, batch: &RecordBatch, known: i64, log: u64) -> Result<Batch> {
+    let column = |name: &str| {
+        batch.column_by_name(name).ok_or_else(|| {
+            Error::new(&code::INTEGRITY, format!("kept rows lack the column {name}"))
+        })
+    };
+    let events = column(&shape.event_time)?;
+    let events = events.as_primitive_opt::<TimestampMicrosecondType>().ok_or_else(unlike)?;
+    let keys = shape.keys.iter().map(|(name, kind)| Ok((column(name)?, *kind)));
+    let keys = keys.collect::<Result<Vec<_>>>()?;
+    let fields = shape.fields.iter().map(|(name, kind)| Ok((column(name)?, *kind)));
+    let fields = fields.collect::<Result<Vec<_>>>()?;
+    let mut packed = Batch::new();
+    let (mut key, mut values) = (Vec::new(), Vec::new());
+    for row in 0..batch.num_rows() {
+        key.clear();
+        for (column, kind) in &keys {
+            key.push(value(column, row, *kind)?);
+        }
+        values.clear();
+        for (column, kind) in &fields {
+            values.push(value(column, row, *kind)?);
+        }
+        let number = u32::try_from(row).map_err(Error::internal)?;
+        let stamp = Stamp { event: events.value(row), known, log, row: number };
+        packed.put(shape.key(key.iter())?, shape.layout.pack(stamp, &values)?);
+    }
+    Ok(packed)
+}
+
+fn unlike() -> Error {
+    Error::new(&code::INTEGRITY, "kept rows have columns of other types than their view")
+}
+
+/// One value of a column.
+pub(crate) fn value(column: &dyn Array, row: usize, kind: Kind) -> Result<Value> {
+    if column.is_null(row) {
+        return Ok(Value::Null);
+    }
+    match kind {
+        Kind::One(scalar) => one(column, row, scalar),
+        Kind::List(scalar) => {
+            let items = column.as_list_opt::<i32>().ok_or_else(unlike)?.value(row);
+            let items = (0..items.len()).map(|place| one(&items, place, scalar));
+            items.collect::<Result<_>>().map(Value::List)
+        }
+    }
+}
+
+fn one(column: &dyn Array, row: usize, scalar: Scalar) -> Result<Value> {
+    fn number<T: ArrowPrimitiveType>(column: &dyn Array, row: usize) -> Option<T::Native> {
+        Some(column.as_primitive_opt::<T>()?.value(row))
+    }
+    let found = match scalar {
+        Scalar::Bool => column.as_boolean_opt().map(|all| Value::Bool(all.value(row))),
+        Scalar::Int32 => number::<Int32Type>(column, row).map(Value::Int32),
+        Scalar::Int64 => number::<Int64Type>(column, row).map(Value::Int64),
+        Scalar::Float32 => number::<Float32Type>(column, row).map(Value::Float32),
+        Scalar::Float64 => number::<Float64Type>(column, row).map(Value::Float64),
+        Scalar::Timestamp => number::<TimestampMicrosecondType>(column, row).map(Value::Timestamp),
+        Scalar::String => {
+            column.as_string_opt::<i32>().map(|all| Value::String(all.value(row).to_owned()))
+        }
+        Scalar::Bytes => {
+            column.as_binary_opt::<i32>().map(|all| Value::Bytes(all.value(row).to_vec()))
+        }
+    };
+    found.ok_or_else(unlike)
+}
+
+/// Values of one kind as a column.
+pub(crate) fn column(kind: Kind, values: &[Value]) -> Result<ArrayRef> {
+    match kind {
+        Kind::One(scalar) => Ok(flat(scalar, values.iter())),
+        Kind::List(scalar) => {
+            let lists = values.iter().map(|value| match value {
+                Value::List(items) => Some(items.as_slice()),
+                _ => None,
+            });
+            let nulls: NullBuffer = lists.clone().map(|list| list.is_some()).collect();
+            let sizes = lists.clone().map(|list| list.map_or(0, <[_]>::len));
+            let offsets = OffsetBuffer::from_lengths(sizes);
+            let items = flat(scalar, lists.flatten().flatten());
+            let DataType::List(field) = schema::arrow(kind) else {
+                return Err(Error::internal("a list that is none"));
+            };
+            let field: Arc<Field> = field;
+            let list = ListArray::try_new(field, offsets, items, Some(nulls));
+            Ok(Arc::new(list.map_err(Error::internal)?))
+        }
+    }
+}
+
+fn flat<'a>(scalar: Scalar, values: impl Iterator<Item = &'a Value>) -> ArrayRef {
+    macro_rules! built {
+        ($builder:expr, $kind:ident, $value:ident => $shown:expr) => {{
+            let mut builder = $builder;
+            for value in values {
+                match value {
+                    Value::$kind($value) => builder.append_value($shown),
+                    _ => builder.append_null(),
+                }
+            }
+            Arc::new(builder.finish())
+        }};
+    }
+    match scalar {
+        Scalar::Bool => built!(BooleanBuilder::new(), Bool, it => *it),
+        Scalar::Int32 => built!(PrimitiveBuilder::<Int32Type>::new(), Int32, it => *it),
+        Scalar::Int64 => built!(PrimitiveBuilder::<Int64Type>::new(), Int64, it => *it),
+        Scalar::Float32 => built!(PrimitiveBuilder::<Float32Type>::new(), Float32, it => *it),
+        Scalar::Float64 => built!(PrimitiveBuilder::<Float64Type>::new(), Float64, it => *it),
+        Scalar::String => built!(StringBuilder::new(), String, it => it),
+        Scalar::Bytes => built!(BinaryBuilder::new(), Bytes, it => it),
+        Scalar::Timestamp => built!(
+            PrimitiveBuilder::<TimestampMicrosecondType>::new().with_data_type(schema::moment()),
+            Timestamp, it => *it
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_survive_a_column() {
+        let text = |text: &str| Value::String(text.to_owned());
+        let table = [
+            (Kind::One(Scalar::Bool), vec![Value::Bool(true), Value::Null]),
+            (Kind::One(Scalar::Int32), vec![Value::Null, Value::Int32(-3)]),
+            (Kind::One(Scalar::Int64), vec![Value::Int64(i64::MIN)]),
+            (Kind::One(Scalar::Float32), vec![Value::Float32(f32::NAN), Value::Null]),
+            (Kind::One(Scalar::Float64), vec![Value::Float64(-0.0)]),
+            (Kind::One(Scalar::String), vec![text(""), Value::Null, text("é")]),
+            (Kind::One(Scalar::Bytes), vec![Value::Bytes(vec![0, 255]), Value::Null]),
+            (Kind::One(Scalar::Timestamp), vec![Value::Timestamp(-1), Value::Null]),
+            (
+                Kind::List(Scalar::String),
+                vec![Value::List(vec![text("a"), text("")]), Value::Null, Value::List(vec![])],
+            ),
+            (Kind::List(Scalar::Int64), vec![Value::List(vec![Value::Int64(4)])]),
+            (Kind::List(Scalar::Timestamp), vec![Value::List(vec![Value::Timestamp(7)])]),
+        ];
+        for (kind, values) in table {
+            let column = column(kind, &values).unwrap();
+            assert_eq!(column.data_type(), &schema::arrow(kind));
+            let back: Vec<_> =
+                (0..values.len()).map(|row| value(&column, row, kind).unwrap()).collect();
+            assert_eq!(back, values, "{kind}");
+        }
+    }
+}
