@@ -16,6 +16,15 @@ POLICY = 'forbid (principal, action == Action::"object:delete", resource);'
 
 PROJECT = "/v1/tenants/{tenant}/projects/{project}"
 
+# One of every kind of definition, all of them called `thing`.
+FEATURES = {
+    "entities": [{"name": "thing", "join_keys": [{"name": "key", "type": "int64"}]}],
+    "sources": [{"name": "thing", "kind": "push"}],
+    "views": [{"name": "thing", "entities": ["thing"], "source": "thing",
+               "schema": [{"name": "value", "type": "float64"}]}],
+    "services": [{"name": "thing", "features": ["thing:value"]}],
+}
+
 # What to send so that the request is judged rather than refused as malformed.
 BODIES = {
     ("post", "/v1/tenants"): {"name": "fresh-tenant"},
@@ -45,6 +54,9 @@ BODIES = {
     ("post", f"{PROJECT}/model-approvals/{{approval}}/withdraw"): {},
     ("put", f"{PROJECT}/endpoints/{{name}}"): {"spec": {"variants": [{"name": "main", "model": "served"}]}},
     ("post", f"{PROJECT}/endpoints/{{name}}/rollback"): {},
+    ("post", "/api/features/apply"): FEATURES,
+    ("post", "/api/features/training-sets"): {
+        "service": "thing", "moments": {"key": [1], "event_timestamp": ["2026-01-01T00:00:00Z"]}},
     ("post", f"{PROJECT}/endpoints/{{name}}/outcomes"): {
         "outcomes": [{"prediction": "01999d2c-0000-7000-8000-00000000000a", "value": 1.0}]},
 }
@@ -80,6 +92,8 @@ def stage(tmp_path_factory):
     deployed = admin.put("/v1/tenants/walked/projects/lab/endpoints/thing",
                          json={"spec": {"variants": [{"name": "main", "model": "served", "version": 1}]}})
     assert deployed.status_code == 200, deployed.text
+    declared = admin.post("/api/features/apply", json=FEATURES)
+    assert declared.status_code == 200, declared.text
     yield server, admin, walker, ids
     server.stop()
 

@@ -1,6 +1,7 @@
 //! One file for each noun. A command here parses its arguments, makes a call and prints the
 //! answer.
 
+pub(crate) mod apply;
 pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod completions;
@@ -13,6 +14,7 @@ pub(crate) mod events;
 pub(crate) mod exit_codes;
 pub(crate) mod experiment;
 pub(crate) mod export;
+pub(crate) mod feature;
 pub(crate) mod gc;
 pub(crate) mod hold;
 pub(crate) mod import;
@@ -34,6 +36,7 @@ pub(crate) mod service_account;
 pub(crate) mod sync;
 pub(crate) mod tenant;
 pub(crate) mod token;
+pub(crate) mod training_set;
 pub(crate) mod user;
 pub(crate) mod version;
 pub(crate) mod webhook;
@@ -76,6 +79,9 @@ pub(crate) async fn run(command: Command, ctx: &Context) -> Result<()> {
         Command::Hold(command) => command.run(ctx).await,
         Command::Model(command) => command.run(ctx).await,
         Command::Webhook(command) => command.run(ctx).await,
+        Command::Apply(command) => command.run(ctx).await,
+        Command::Feature(command) => command.run(ctx).await,
+        Command::TrainingSet(command) => command.run(ctx).await,
         Command::Deploy(command) => command.run(ctx).await,
         Command::Endpoint(command) => command.run(ctx).await,
         Command::Engine(command) => command.run(ctx).await,

@@ -6,6 +6,8 @@ use falaj_base::{ByteSize, HumanDuration, Name};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::online::OnlineConfig;
+
 /// How much of features there may be, and where their rows may lie.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -35,6 +37,8 @@ pub struct FeaturesConfig {
     pub segment_age: HumanDuration,
     /// How long pushed rows stay in the log after they were gathered, for whoever reads the log.
     pub log_keep: HumanDuration,
+    /// The latest values, and how they are read.
+    pub online: OnlineConfig,
     /// Files of one source at most.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_source_files: usize,
@@ -86,6 +90,7 @@ impl Default for FeaturesConfig {
             segment_size: ByteSize::mib(64),
             segment_age: HumanDuration::from_mins(10),
             log_keep: HumanDuration::from_days(1),
+            online: OnlineConfig::default(),
             max_source_files: 10_000,
             max_moments_size: ByteSize::gib(4),
             rows_at_once: 2_000_000,

@@ -3,8 +3,13 @@
 //! | module | holds |
 //! |---|---|
 //! | [`definition`] | entities, sources, feature views, services; versions and their hashes |
-//! | [`history`] | pushed rows: the log |
+//! | [`history`] | pushed rows: the log, and the files that it is gathered into |
+//! | [`online`] | the latest values |
+//! | `feast` | Feast's routes |
 //! | [`offline`] | joining histories to moments, in Arrow |
+//! | [`source`] | where the rows of views lie, and reading them |
+//! | [`training`] | training sets: asked for, made, kept |
+//! | `flight` | training sets over Arrow Flight |
 //!
 //! Must hold:
 //! - A row of a training set says what was known at its moment and nothing that became known later;
@@ -15,18 +20,25 @@
 mod actions;
 pub mod config;
 pub mod definition;
+mod feast;
+mod flight;
 pub mod history;
 pub mod name;
 pub mod offline;
+pub mod online;
 mod pages;
 pub mod reference;
 pub mod schema;
+pub mod source;
+pub mod training;
 
 use std::fmt;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
-use falaj_base::{ProjectId, Result};
-use falaj_governance::audit::ReadLog;
+use falaj_base::{Error, ProjectId, Result};
+use falaj_governance::audit::{ReadLog, Tally};
+use falaj_governance::tenancy::Tenancy;
 use falaj_mlflow::Places;
 use falaj_store::db::{Db, Migration};
 use falaj_store::objects::Objects;
@@ -39,10 +51,13 @@ pub use actions::{
 pub use config::FeaturesConfig;
 use definition::Catalog;
 use definition::catalog::Catalogs;
+use online::{Shelf, Underway};
 
 pub static MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "definitions", sql: definition::store::SCHEMA },
     Migration { version: 2, name: "history", sql: history::log::SCHEMA },
+    Migration { version: 3, name: "training sets", sql: training::store::SCHEMA },
+    Migration { version: 4, name: "materialized", sql: online::materialize::SCHEMA },
 ];
 
 /// The features service. Cheap to clone.
@@ -55,6 +70,17 @@ struct Inner {
     objects: Objects,
     reads: ReadLog,
     catalogs: Catalogs,
+    shelf: Shelf,
+    tally: Tally,
+    underway: Underway,
+    training: training::Signals,
+    around: OnceLock<Around>,
+}
+
+/// What stands beside this domain, and above it.
+struct Around {
+    tenancy: Tenancy,
+    objects: Arc<dyn source::ProjectObjects>,
 }
 
 impl fmt::Debug for Features {
@@ -64,10 +90,52 @@ impl fmt::Debug for Features {
 }
 
 impl Features {
+    /// The latest values lie in a file in `data_dir`, unless the configuration says otherwise.
     #[must_use]
-    pub fn new(config: FeaturesConfig, db: Db, objects: Objects, reads: ReadLog) -> Self {
+    pub fn new(
+        config: FeaturesConfig,
+        db: Db,
+        objects: Objects,
+        reads: ReadLog,
+        data_dir: &Path,
+    ) -> Self {
         let catalogs = Catalogs::new(db.clone());
-        Self(Arc::new(Inner { config, db, objects, reads, catalogs }))
+        let shelf = Shelf::new(config.online.clone(), db.clone(), data_dir);
+        let tally = Tally::new(&FEATURE_ONLINE, reads.clone());
+        let (training, around) = (training::Signals::default(), OnceLock::new());
+        Self(Arc::new(Inner {
+            config,
+            db,
+            objects,
+            reads,
+            catalogs,
+            shelf,
+            tally,
+            underway: Underway::default(),
+            training,
+            around,
+        }))
+    }
+
+    /// Tells what stands around this domain; once, before it is used.
+    pub fn connect(&self, tenancy: Tenancy, objects: Arc<dyn source::ProjectObjects>) {
+        drop(self.0.around.set(Around { tenancy, objects }));
+    }
+
+    fn around(&self) -> Result<&Around> {
+        self.0.around.get().ok_or_else(|| Error::internal("features were not connected"))
+    }
+
+    pub(crate) fn tenancy(&self) -> Result<&Tenancy> {
+        Ok(&self.around()?.tenancy)
+    }
+
+    pub(crate) fn project_objects(&self) -> Result<&dyn source::ProjectObjects> {
+        Ok(&*self.around()?.objects)
+    }
+
+    pub(crate) fn training(&self) -> &training::Signals {
+        &self.0.training
     }
 
     #[must_use]
@@ -91,6 +159,19 @@ impl Features {
         &self.0.reads
     }
 
+    pub(crate) fn shelf(&self) -> &Shelf {
+        &self.0.shelf
+    }
+
+    pub(crate) fn underway(&self) -> &Underway {
+        &self.0.underway
+    }
+
+    /// Who read which latest values, for the audit log.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.0.tally
+    }
+
     pub(crate) fn catalogs(&self) -> &Catalogs {
         &self.0.catalogs
     }
@@ -107,6 +188,15 @@ pub fn module(features: &Features, places: &Places) -> Module {
     let service = Arc::new(features.clone());
     Module::new("features")
         .actions(ACTIONS)
-        .routes(definition::http::routes(service, places.clone()))
+        .routes(definition::http::routes(service.clone(), places.clone()))
+        .routes(training::http::routes(service.clone(), places.clone()))
+        .routes(flight::routes(service.clone(), places.clone()))
+        .routes(online::http::routes(service.clone(), places.clone()))
+        .routes(feast::routes(service, places.clone()))
         .worker(features.catalogs().epoch().poller("feature-epoch"))
+        .worker(training::maker(features))
+        .worker(history::folder(features))
+        .worker(history::trimmer(features))
+        .worker(features.shelf().worker())
+        .worker(features.tally().worker("feature-tally"))
 }

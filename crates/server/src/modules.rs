@@ -142,6 +142,7 @@ fn the_events(s: &Services, config: &Config) -> Module {
 fn the_objects(s: &Services) -> Module {
     let reads = s.audit.reads().clone();
     let service = ObjectService::new(s.db.clone(), s.objects.clone(), s.tenancy.clone(), reads);
+    s.features.connect(s.tenancy.clone(), Arc::new(service.clone()));
     let module = Module::new("objects").actions(objects::ACTIONS);
     with_workers(module.routes(objects::routes(Arc::new(service))), s.objects.workers())
 }

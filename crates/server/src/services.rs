@@ -88,6 +88,7 @@ impl Services {
                 db.clone(),
                 objects.clone(),
                 audit.reads().clone(),
+                data_dir,
             ),
             registry,
             serving,

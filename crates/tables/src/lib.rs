@@ -7,8 +7,8 @@
 //! | [`read`] | a stranger's file into batches, within [`Limits`] |
 //! | [`rows`] | columns into the inputs of a model, and its outputs into columns |
 //!
-//! The only crate that knows Arrow and Parquet, and nothing of either shows outside. Synchronous;
-//! whoever serves decides on threads.
+//! The only crate that knows Parquet. Arrow shows where rows are computed on as Arrow has them
+//! ([`Records`], [`RecordWriter`]). Synchronous; whoever serves decides on threads.
 
 mod arrow;
 pub mod column;
@@ -19,6 +19,6 @@ pub mod write;
 
 pub use column::{Batch, Column, Field, Item, Many};
 pub use limits::Limits;
-pub use read::{Batches, Part, Source, Table};
+pub use read::{Batches, Part, Ranges, Records, Source, Table};
 pub use rows::{Plan, columns_of};
-pub use write::{Layout, Writer};
+pub use write::{Layout, RecordWriter, Writer};

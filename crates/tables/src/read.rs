@@ -14,11 +14,13 @@ mod pages;
 mod source;
 mod thrift;
 
-pub use source::Source;
+pub use source::{Ranges, Source};
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use falaj_base::{Error, Result};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -92,12 +94,15 @@ impl Table {
         notes.iter().find(|note| note.key == key)?.value.as_deref()
     }
 
+    /// The columns, as Arrow has them.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        self.metadata.schema()
+    }
+
     /// The rows of a part, batch by batch.
     pub fn read(&self, part: &Part) -> Result<Batches> {
-        let columns = match &part.columns {
-            None => (0..self.fields.len()).collect(),
-            Some(names) => names.iter().map(|name| self.place(name)).collect::<Result<Vec<_>>>()?,
-        };
+        let columns = self.columns(part)?;
         for &column in &columns {
             if let Item::Other(what) = &self.fields[column].item {
                 let name = format!("column {}", self.fields[column].name);
@@ -105,12 +110,25 @@ impl Table {
                 return Err(Error::invalid(name, what, allowed));
             }
         }
+        self.records(part).map(Batches)
+    }
+
+    fn columns(&self, part: &Part) -> Result<Vec<usize>> {
+        match &part.columns {
+            None => Ok((0..self.fields.len()).collect()),
+            Some(names) => names.iter().map(|name| self.place(name)).collect(),
+        }
+    }
+
+    /// The same for those who compute on Arrow arrays, whatever types the file has.
+    pub fn records(&self, part: &Part) -> Result<Records> {
+        let columns = self.columns(part)?;
         let count = self.groups().len();
         let groups = part.groups.clone().unwrap_or_else(|| (0..count).collect());
         if let Some(beyond) = groups.iter().find(|group| **group >= count) {
             return Err(Error::invalid("row group", beyond, format!("below {count}")));
         }
-        Ok(Batches {
+        Ok(Records {
             table: self.clone(),
             columns,
             groups: groups.into(),
@@ -190,9 +208,9 @@ fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Batches of a part of a file, as an iterator. After an error there is no more.
+/// Rows of a part of a file as Arrow has them, as an iterator. After an error there is no more.
 #[derive(Debug)]
-pub struct Batches {
+pub struct Records {
     table: Table,
     columns: Vec<usize>,
     groups: VecDeque<usize>,
@@ -200,12 +218,12 @@ pub struct Batches {
     current: Option<ParquetRecordBatchReader>,
 }
 
-impl Batches {
-    fn step(&mut self) -> Result<Option<Batch>> {
+impl Records {
+    fn step(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             if let Some(reader) = &mut self.current {
                 match reader.next() {
-                    Some(batch) => return self.batch(&batch.map_err(unreadable)?).map(Some),
+                    Some(batch) => return self.ordered(&batch.map_err(unreadable)?).map(Some),
                     None => self.current = None,
                 }
             }
@@ -214,21 +232,19 @@ impl Batches {
         }
     }
 
-    fn batch(&self, read: &arrow_array::RecordBatch) -> Result<Batch> {
-        let mut columns = Vec::with_capacity(self.columns.len());
-        for &place in &self.columns {
-            let field = &self.table.fields[place];
-            let array = read
-                .column_by_name(&field.name)
-                .ok_or_else(|| Error::invalid("column", &field.name, "a column of the file"))?;
-            columns.push((field.clone(), arrow::column(field, array.as_ref())?));
-        }
-        Batch::new(columns)
+    /// The columns in the order in which they were asked for; the library gives them in the file's.
+    fn ordered(&self, read: &RecordBatch) -> Result<RecordBatch> {
+        let mut there = self.columns.clone();
+        there.sort_unstable();
+        there.dedup();
+        let place = |column: &usize| there.binary_search(column).unwrap_or(usize::MAX);
+        let order: Vec<usize> = self.columns.iter().map(place).collect();
+        read.project(&order).map_err(|error| unreadable(ParquetError::from(error)))
     }
 }
 
-impl Iterator for Batches {
-    type Item = Result<Batch>;
+impl Iterator for Records {
+    type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let step = guarded(|| self.step());
@@ -236,5 +252,29 @@ impl Iterator for Batches {
             (self.current, self.groups) = (None, VecDeque::new());
         }
         step.transpose()
+    }
+}
+
+/// Batches of a part of a file, as an iterator. After an error there is no more.
+#[derive(Debug)]
+pub struct Batches(Records);
+
+impl Batches {
+    fn batch(&self, read: &RecordBatch) -> Result<Batch> {
+        let Records { table, columns, .. } = &self.0;
+        let columns = columns.iter().zip(read.columns()).map(|(&place, array)| {
+            let field = &table.fields[place];
+            Ok((field.clone(), arrow::column(field, array.as_ref())?))
+        });
+        Batch::new(columns.collect::<Result<Vec<_>>>()?)
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let read = self.0.next()?;
+        Some(read.and_then(|read| guarded(|| self.batch(&read))))
     }
 }

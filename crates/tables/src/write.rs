@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use falaj_base::{Error, Result};
 use parquet::arrow::ArrowWriter;
@@ -29,23 +30,21 @@ impl Default for Layout {
     }
 }
 
-/// A file that is being written.
-pub struct Writer<W: Write + Send> {
+/// A file that is being written, out of rows as Arrow has them.
+pub struct RecordWriter<W: Write + Send> {
     inner: ArrowWriter<W>,
-    schema: SchemaRef,
-    fields: Vec<Field>,
     layout: Layout,
     rows: u64,
 }
 
-impl<W: Write + Send> std::fmt::Debug for Writer<W> {
+impl<W: Write + Send> std::fmt::Debug for RecordWriter<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer").field("rows", &self.rows).finish_non_exhaustive()
+        f.debug_struct("RecordWriter").field("rows", &self.rows).finish_non_exhaustive()
     }
 }
 
-impl<W: Write + Send> Writer<W> {
-    pub fn new(out: W, fields: Vec<Field>, layout: Layout) -> Result<Self> {
+impl<W: Write + Send> RecordWriter<W> {
+    pub fn new(out: W, schema: SchemaRef, layout: Layout) -> Result<Self> {
         let level = ZstdLevel::try_new(layout.level)
             .map_err(|_| Error::invalid("level", layout.level, "1 to 22"))?;
         let properties = WriterProperties::builder()
@@ -56,21 +55,14 @@ impl<W: Write + Send> Writer<W> {
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_statistics_truncate_length(Some(64))
             .build();
-        let schema = arrow::schema(&fields)?;
-        let inner = ArrowWriter::try_new(out, schema.clone(), Some(properties)).map_err(failed)?;
-        Ok(Self { inner, schema, fields, layout, rows: 0 })
+        let inner = ArrowWriter::try_new(out, schema, Some(properties)).map_err(failed)?;
+        Ok(Self { inner, layout, rows: 0 })
     }
 
     /// Adds rows; the columns must be those the file was begun with, in their order.
-    pub fn write(&mut self, batch: &Batch) -> Result<()> {
-        let same = batch.columns().iter().map(|(field, _)| field).eq(&self.fields);
-        if !same {
-            let names: Vec<_> = self.fields.iter().map(|field| field.name.as_str()).collect();
-            let found: Vec<_> = batch.columns().iter().map(|(field, _)| &*field.name).collect();
-            return Err(Error::invalid("columns", found.join(", "), names.join(", ")));
-        }
-        self.inner.write(&arrow::record_batch(&self.schema, batch)?).map_err(failed)?;
-        self.rows += batch.rows() as u64;
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.inner.write(batch).map_err(failed)?;
+        self.rows += batch.num_rows() as u64;
         if self.inner.in_progress_size() >= self.layout.group_bytes {
             self.end_group()?;
         }
@@ -101,6 +93,63 @@ impl<W: Write + Send> Writer<W> {
     /// Writes what is left and the description at the end.
     pub fn close(self) -> Result<W> {
         self.inner.into_inner().map_err(failed)
+    }
+}
+
+/// A file that is being written.
+pub struct Writer<W: Write + Send> {
+    inner: RecordWriter<W>,
+    schema: SchemaRef,
+    fields: Vec<Field>,
+}
+
+impl<W: Write + Send> std::fmt::Debug for Writer<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("rows", &self.rows()).finish_non_exhaustive()
+    }
+}
+
+impl<W: Write + Send> Writer<W> {
+    pub fn new(out: W, fields: Vec<Field>, layout: Layout) -> Result<Self> {
+        let schema = arrow::schema(&fields)?;
+        Ok(Self { inner: RecordWriter::new(out, schema.clone(), layout)?, schema, fields })
+    }
+
+    /// Adds rows; the columns must be those the file was begun with, in their order.
+    pub fn write(&mut self, batch: &Batch) -> Result<()> {
+        let same = batch.columns().iter().map(|(field, _)| field).eq(&self.fields);
+        if !same {
+            let names: Vec<_> = self.fields.iter().map(|field| field.name.as_str()).collect();
+            let found: Vec<_> = batch.columns().iter().map(|(field, _)| &*field.name).collect();
+            return Err(Error::invalid("columns", found.join(", "), names.join(", ")));
+        }
+        self.inner.write(&arrow::record_batch(&self.schema, batch)?)
+    }
+
+    /// Ends the row group, so that what was written so far can be read on its own.
+    pub fn end_group(&mut self) -> Result<()> {
+        self.inner.end_group()
+    }
+
+    /// A note about the file that readers find by its key.
+    pub fn note(&mut self, key: &str, value: impl Into<String>) {
+        self.inner.note(key, value);
+    }
+
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.inner.rows()
+    }
+
+    /// Bytes of it that are out already, and those that wait in memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.inner.bytes()
+    }
+
+    /// Writes what is left and the description at the end.
+    pub fn close(self) -> Result<W> {
+        self.inner.close()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::exit::{Failure, Result};
 use crate::output::Column;
 
-mod download;
+pub(super) mod download;
 mod upload;
 
 /// Store, fetch and list objects

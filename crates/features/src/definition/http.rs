@@ -6,7 +6,7 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
-use falaj_base::{Error, Page, Result, code};
+use falaj_base::{Error, Page, Resource, Result, code};
 use falaj_mlflow::{Api, Call, Places};
 use falaj_web::{Doc, Endpoint, query};
 use http::{Method, header};
@@ -124,9 +124,15 @@ struct Which {
     version: Option<i64>,
 }
 
-/// A name that nothing can have is that of nothing.
-fn name(noun: Noun, text: &str) -> Result<FeatureName> {
-    FeatureName::new(text).map_err(|_| Error::not_found("feature", format!("{noun} {text}")))
+/// A name that nothing can have is that of nothing, for whoever may ask.
+async fn name(call: &Call, noun: Noun, text: &str) -> Result<FeatureName> {
+    let Ok(name) = FeatureName::new(text) else {
+        let shown = format!("{noun} {text}");
+        let absent = Resource::absent("feature", &shown, call.place.scope());
+        call.ctx.authorize(&FEATURE_READ, &absent.with(call.place.attributes())).await?;
+        return Err(Error::not_found("feature", shown));
+    };
+    Ok(name)
 }
 
 async fn show(
@@ -136,7 +142,7 @@ async fn show(
     at: At,
     asked: Which,
 ) -> Result<Definition> {
-    let name = name(noun, &at.name)?;
+    let name = name(&call, noun, &at.name).await?;
     s.definition(&call.ctx, &call.place, noun, &name, asked.version).await
 }
 
@@ -153,6 +159,6 @@ struct Between {
 }
 
 async fn diff(s: Arc<Features>, call: Call, noun: Noun, at: At, asked: Between) -> Result<Diff> {
-    let name = name(noun, &at.name)?;
+    let name = name(&call, noun, &at.name).await?;
     s.diff(&call.ctx, &call.place, noun, &name, (asked.from, asked.to)).await
 }

@@ -17,7 +17,9 @@ use super::form::{Form, Noun, Origin};
 use super::spec::Definitions;
 use super::{check, store};
 use crate::name::FeatureName;
-use crate::{FEATURE_APPLY, FEATURE_READ, Features};
+use crate::source::root_of;
+use crate::training::{self, TrainingSetId};
+use crate::{FEATURE_APPLY, FEATURE_READ, Features, TRAINING_SET_READ};
 
 /// What an apply did, or would do.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -45,6 +47,8 @@ pub struct UsedBy {
     pub views: Vec<FeatureName>,
     /// Services whose latest version is made of it.
     pub services: Vec<FeatureName>,
+    /// Training sets, the newest first, as many as are shown.
+    pub training_sets: Vec<TrainingSetId>,
 }
 
 impl Features {
@@ -65,6 +69,7 @@ impl Features {
             ctx.authorize(&FEATURE_APPLY, &resource).await?;
         }
         check::check(&wanted, self.config())?;
+        self.reachable(ctx, project, &wanted).await?;
         let id = project.id;
         let existing = self.db().read(move |tx| store::existing(tx, id)).await?;
         let steps = plan(&existing, &wanted)?;
@@ -85,6 +90,21 @@ impl Features {
             self.catalogs().epoch().publish(moved);
         }
         Ok(report)
+    }
+
+    /// Refuses sources that nobody may read for the project, or not this caller.
+    async fn reachable(&self, ctx: &Ctx, project: &Project, wanted: &Definitions) -> Result<()> {
+        for (place, source) in wanted.sources.iter().enumerate() {
+            let at = format!("sources[{place}]");
+            if let Some(path) = &source.path {
+                root_of(self.config(), project, path).map_err(|error| error.within(&at))?;
+            }
+            if let Some(object) = &source.object {
+                let found = self.project_objects()?.find(ctx, project, object).await;
+                found.map_err(|error| error.at(format!("{at}.object")))?;
+            }
+        }
+        Ok(())
     }
 
     /// One version of a definition; the latest if none is named.
@@ -175,6 +195,11 @@ impl Features {
                 Form::Service(_) if uses => used.services.push(one.name.clone()),
                 _ => {}
             }
+        }
+        if ctx.allows(&TRAINING_SET_READ, &project.resource()) {
+            let version = of.id;
+            let read = move |tx: &mut Tx<'_>| training::store::made_of(tx, version);
+            used.training_sets = self.db().read(read).await?;
         }
         Ok(used)
     }

@@ -13,8 +13,11 @@
 //!
 //! Not here: the latest values (`online`).
 
+mod fold;
 pub mod log;
 mod rows;
+pub(crate) mod segment;
 
+pub(crate) use fold::{folder, trimmer};
 pub use log::{Entry, Position, RENUMBERED, append, end, read_since, read_view};
 pub use rows::Rows;

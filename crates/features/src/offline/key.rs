@@ -5,11 +5,11 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Date32Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type,
+    Date32Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, TimeUnit};
 use falaj_base::{Error, Result};
 
 /// The keys of a batch, row by row.
@@ -84,12 +84,17 @@ impl Part {
             DataType::Boolean => {
                 Self::Number(column.as_boolean().iter().map(|value| value.map(i64::from)).collect())
             }
+            DataType::Timestamp(..) => {
+                let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
+                let column = arrow_cast::cast(column, &micros).map_err(Error::internal)?;
+                Self::Number(column.as_primitive::<TimestampMicrosecondType>().iter().collect())
+            }
             DataType::UInt64 => unsigned(column.as_primitive::<UInt64Type>().iter().collect()),
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
                 Self::Text(column.clone())
             }
             other => {
-                let allowed = "whole numbers, texts, bytes, dates or booleans as keys";
+                let allowed = "whole numbers, texts, bytes, times or booleans as keys";
                 return Err(Error::invalid(name, other, allowed));
             }
         })

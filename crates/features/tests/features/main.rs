@@ -4,4 +4,5 @@
 
 mod definitions;
 mod history;
+mod online;
 mod world;

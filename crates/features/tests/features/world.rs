@@ -8,6 +8,7 @@ use axum::{Extension, Router};
 use falaj_base::{Action, Clock, Ctx, Error, Gate, Name, Principal, RequestInfo, Resource, Result};
 use falaj_features::definition::{Catalog, ViewVersion};
 use falaj_features::name::FeatureName;
+use falaj_features::source::{FoundObject, ProjectObjects};
 use falaj_features::{Features, FeaturesConfig};
 use falaj_governance::audit::ReadLog;
 use falaj_governance::epoch::{self, Epoch};
@@ -31,6 +32,7 @@ pub(crate) struct World {
     pub(crate) features: Features,
     router: Router,
     tenancy: Tenancy,
+    places: Places,
     pub(crate) folder: tempfile::TempDir,
 }
 
@@ -72,16 +74,31 @@ impl World {
         let tenancy = Tenancy::new(db.clone(), epoch.clone(), local);
         tenancy.ensure_default().await.unwrap();
         let reads = ReadLog::new(db.clone(), 1000, 100);
-        let features = Features::new(config, db.clone(), objects, reads);
+        let features = Features::new(config, db.clone(), objects, reads, folder.path());
+        features.connect(tenancy.clone(), Arc::new(NoObjects));
         let places = Places::new(tenancy.clone(), epoch);
-        let router = falaj_features::module(&features, &places)
-            .endpoints
-            .into_iter()
-            .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.handler))
-            .layer(axum::middleware::from_fn(edge::speak));
-        // The edge stands before the routes, or it could not rewrite a path.
-        let router = Router::new().fallback_service(router);
-        Self { clock, db, features, router, tenancy, folder }
+        let router = router(&features, &places);
+        Self { clock, db, features, router, tenancy, places, folder }
+    }
+
+    /// The same world with another server in it.
+    pub(crate) fn with(&self, features: &Features) -> Self {
+        Self {
+            clock: self.clock.clone(),
+            db: self.db.clone(),
+            features: features.clone(),
+            router: router(features, &self.places),
+            tenancy: self.tenancy.clone(),
+            places: self.places.clone(),
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// Lets one of the domain's workers do its work.
+    pub(crate) async fn run_worker(&self, name: &str) {
+        let module = falaj_features::module(&self.features, &self.places);
+        let worker = module.workers.iter().find(|worker| worker.name == name).unwrap();
+        worker.run().await.unwrap();
     }
 
     pub(crate) async fn make_project(&self, name: &str) {
@@ -104,10 +121,22 @@ impl World {
         path: &str,
         body: &Value,
     ) -> Response {
+        self.ask_at(ctx, project, method, &format!("/api/features{path}"), body).await
+    }
+
+    /// The same, to a route of any beginning.
+    pub(crate) async fn ask_at(
+        &self,
+        ctx: Ctx,
+        project: &str,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Response {
         let kind = if body.is_string() { "application/toml" } else { "application/json" };
         let request = http::Request::builder()
             .method(method)
-            .uri(format!("/api/features{path}"))
+            .uri(path)
             .header(header::HOST, "falaj.test")
             .header(header::CONTENT_TYPE, kind)
             .header("x-falaj-project", format!("default/{project}"));
@@ -178,6 +207,30 @@ impl World {
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
         let read = move |tx: &mut Tx<'_>| tx.query_one(sql, &[])?.get("n");
         self.db.read(read).await.unwrap()
+    }
+}
+
+fn router(features: &Features, places: &Places) -> Router {
+    let router = falaj_features::module(features, places)
+        .endpoints
+        .into_iter()
+        .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.handler))
+        .layer(axum::middleware::from_fn(edge::speak));
+    // The edge stands before the routes, or it could not rewrite a path.
+    Router::new().fallback_service(router)
+}
+
+/// A project without objects: what has them stands above this domain.
+struct NoObjects;
+
+impl ProjectObjects for NoObjects {
+    fn find<'a>(
+        &'a self,
+        _: &'a Ctx,
+        _: &'a Project,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<FoundObject>> {
+        Box::pin(async move { Err(Error::not_found("object", name)) })
     }
 }
 

@@ -2,13 +2,15 @@
 
 use bytes::Bytes;
 use falaj_base::{Ctx, Error, Name, ObjectId, Page, PageQuery, Resource, Result, code};
+use falaj_features::source::{FoundObject, ProjectObjects};
 use falaj_governance::audit::ReadLog;
 use falaj_governance::residency::on_record;
 use falaj_governance::tenancy::{Project, Tenancy};
 use falaj_store::db::{Db, Tx};
 use falaj_store::objects::{Blob, Expected, Objects, Staged};
 use falaj_store::record::{AuditEntry, Change};
-use futures::Stream;
+use futures::future::BoxFuture;
+use futures::{FutureExt, Stream};
 
 use super::name::ObjectName;
 use super::object::{NewObject, Object, ObjectRow};
@@ -207,6 +209,26 @@ impl ObjectService {
             Err(error) if error.code() == &code::NOT_FOUND => Err(not_there()),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Sources of features name objects of their project.
+impl ProjectObjects for ObjectService {
+    fn find<'a>(
+        &'a self,
+        ctx: &'a Ctx,
+        project: &'a Project,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<FoundObject>> {
+        async move {
+            let name = ObjectName::new(name)?;
+            let row = ObjectService::find(self, project, &name).await?;
+            let row = self.seen(ctx, project, &name, row, &OBJECT_READ).await?;
+            let resource = resource(project, row.id, &name);
+            self.reads.note(AuditEntry::allowed(ctx, &OBJECT_READ, &resource, self.db.now()));
+            Ok(FoundObject { blob: row.blob, size: row.size })
+        }
+        .boxed()
     }
 }
 

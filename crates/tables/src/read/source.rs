@@ -1,18 +1,51 @@
 //! Where a file's bytes are.
 
+use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
-/// A file on disk or in memory. Cheap to clone.
+/// Bytes that are fetched when they are needed.
+pub trait Ranges: fmt::Debug + Send + Sync {
+    fn size(&self) -> u64;
+    /// Exactly so many bytes from a place on; both lie within the size.
+    fn read(&self, start: u64, length: usize) -> io::Result<Bytes>;
+}
+
+/// A file on disk, in memory or elsewhere. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Source {
     Memory(Bytes),
     Disk(Arc<File>),
+    Elsewhere(Arc<dyn Ranges>),
+}
+
+/// How much is fetched at a time for whoever reads on from a place.
+const STEP: u64 = 64 << 10;
+
+/// Reads on from a place.
+struct Onward {
+    of: Arc<dyn Ranges>,
+    at: u64,
+    read: Bytes,
+}
+
+impl Read for Onward {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.read.is_empty() {
+            let length = STEP.min(self.of.size().saturating_sub(self.at));
+            // At most a step, which every platform can count.
+            self.read = self.of.read(self.at, usize::try_from(length).unwrap_or(0))?;
+            self.at += length;
+        }
+        let count = to.len().min(self.read.len());
+        to[..count].copy_from_slice(&self.read.split_to(count));
+        Ok(count)
+    }
 }
 
 impl From<Bytes> for Source {
@@ -27,11 +60,18 @@ impl From<File> for Source {
     }
 }
 
+impl From<Arc<dyn Ranges>> for Source {
+    fn from(of: Arc<dyn Ranges>) -> Self {
+        Self::Elsewhere(of)
+    }
+}
+
 impl Length for Source {
     fn len(&self) -> u64 {
         match self {
             Self::Memory(bytes) => bytes.len() as u64,
             Self::Disk(file) => Length::len(file.as_ref()),
+            Self::Elsewhere(of) => of.size(),
         }
     }
 }
@@ -43,6 +83,9 @@ impl ChunkReader for Source {
         Ok(match self {
             Self::Memory(bytes) => Box::new(bytes.get_read(start)?),
             Self::Disk(file) => Box::new(file.get_read(start)?),
+            Self::Elsewhere(of) => {
+                Box::new(Onward { of: of.clone(), at: start, read: Bytes::new() })
+            }
         })
     }
 
@@ -55,6 +98,7 @@ impl ChunkReader for Source {
         match self {
             Self::Memory(bytes) => bytes.get_bytes(start, length),
             Self::Disk(file) => file.get_bytes(start, length),
+            Self::Elsewhere(of) => Ok(of.read(start, length)?),
         }
     }
 }

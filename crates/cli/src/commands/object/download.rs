@@ -17,7 +17,7 @@ use crate::exit::{Exit, Failure, Result};
 use crate::output::progress::Progress;
 use crate::stdio;
 
-pub(super) async fn download(
+pub(in crate::commands) async fn download(
     ctx: &Context,
     client: &Client,
     mut call: Call,

@@ -1,0 +1,158 @@
+//! `falaj feature`: what features there are, and what became of them.
+
+use clap::{Args, Subcommand, ValueEnum};
+use reqwest::Method;
+use serde_json::Value;
+
+use super::InProject;
+use crate::context::Context;
+use crate::exit::Result;
+use crate::output::Column;
+
+/// See entities, sources, feature views and services
+#[derive(Debug, Args)]
+pub(crate) struct Feature {
+    #[command(subcommand)]
+    command: Commands,
+}
+
+#[derive(Debug, Subcommand)]
+enum Commands {
+    /// List the definitions of a kind
+    #[command(after_help = "Examples:\n  falaj feature list -t acme -p vision\n  \
+        falaj feature list services -t acme -p vision")]
+    List {
+        /// Which kind.
+        #[arg(value_enum, default_value_t = Kind::Views)]
+        kind: Kind,
+        #[command(flatten)]
+        place: InProject,
+    },
+    /// Show a definition
+    #[command(after_help = "Example:\n  \
+        falaj feature show driver_stats --version 2 -t acme -p vision --output json")]
+    Show {
+        #[command(flatten)]
+        which: Named,
+        /// The version; the latest if absent.
+        #[arg(long)]
+        version: Option<i64>,
+    },
+    /// Show what changed between two versions, and what depends on the older
+    #[command(after_help = "Example:\n  \
+        falaj feature diff driver_stats --from 1 --to 3 -t acme -p vision")]
+    Diff {
+        #[command(flatten)]
+        which: Named,
+        /// The older version; the one before the newer if absent.
+        #[arg(long)]
+        from: Option<i64>,
+        /// The newer version; the latest if absent.
+        #[arg(long)]
+        to: Option<i64>,
+    },
+}
+
+/// Kinds of definitions.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kind {
+    Entities,
+    Sources,
+    Views,
+    Services,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Entities => "entities",
+            Self::Sources => "sources",
+            Self::Views => "views",
+            Self::Services => "services",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+struct Named {
+    /// Its name.
+    name: String,
+    /// Which kind it is.
+    #[arg(long, value_enum, default_value_t = Kind::Views)]
+    kind: Kind,
+    #[command(flatten)]
+    place: InProject,
+}
+
+const COLUMNS: &[Column] = &[
+    ("name", "name"),
+    ("version", "version"),
+    ("owner", "owner"),
+    ("description", "description"),
+    ("declared by", "created_by"),
+    ("declared", "created_at"),
+];
+const FIELDS: &[Column] = &[
+    ("kind", "kind"),
+    ("name", "name"),
+    ("version", "version"),
+    ("latest", "latest"),
+    ("hash", "hash"),
+    ("owner", "owner"),
+    ("description", "description"),
+    ("tags", "tags"),
+    ("definition", "definition"),
+    ("declared by", "created_by"),
+    ("declared", "created_at"),
+];
+const DIFFERENCES: &[Column] = &[("field", "field"), ("before", "before"), ("after", "after")];
+
+/// A path of the feature store's API in a project.
+pub(super) fn path<'a>(place: &'a InProject, rest: &[&'a str]) -> Vec<&'a str> {
+    let mut path = vec!["t", &place.place.tenant, &place.project, "api", "features"];
+    path.extend(rest);
+    path
+}
+
+impl Feature {
+    pub(crate) async fn run(self, ctx: &Context) -> Result<()> {
+        let (client, out) = (ctx.client()?, ctx.output);
+        let number = |number: Option<i64>| number.map(|number| number.to_string());
+        match self.command {
+            Commands::List { kind, place } => {
+                let call = client.call(Method::GET, &path(&place, &[kind.as_str()]))?;
+                out.list(&client.list(call).await?, COLUMNS)
+            }
+            Commands::Show { which, version } => {
+                let rest = [which.kind.as_str(), &which.name];
+                let call = client.call(Method::GET, &path(&which.place, &rest))?;
+                let call = call.query("version", number(version).as_deref());
+                out.record(&client.json(call).await?, FIELDS)
+            }
+            Commands::Diff { which, from, to } => {
+                let rest = [which.kind.as_str(), &which.name, "diff"];
+                let call = client.call(Method::GET, &path(&which.place, &rest))?;
+                let call = call.query("from", number(from).as_deref());
+                let found = client.json(call.query("to", number(to).as_deref())).await?;
+                if out.is_json() {
+                    return out.json(&found);
+                }
+                for (what, field) in [
+                    ("views", "views"),
+                    ("services", "services"),
+                    ("training sets", "training_sets"),
+                ] {
+                    let users = found["used_by"][field].as_array();
+                    let users: Vec<_> =
+                        users.into_iter().flatten().filter_map(Value::as_str).collect();
+                    if !users.is_empty() {
+                        let version = &found["from"];
+                        out.say(&format!("{what} made of version {version}: {}", users.join(", ")));
+                    }
+                }
+                let empty = Vec::new();
+                out.list(found["differences"].as_array().unwrap_or(&empty), DIFFERENCES)
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Files of pushed rows, as rows.
+
+use falaj_base::{BlobId, Result, TenantId};
+use falaj_store::db::{Row, Tx, params};
+
+use super::log::Position;
+use crate::definition::VersionId;
+
+/// The column of a file that tells since when its rows are known.
+pub(crate) const KNOWN: &str = "__known";
+
+/// How a blob knows that a file of history refers to it.
+pub(super) const CLAIM: &str = "feature-segment";
+
+/// A file of pushed rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub(crate) number: i64,
+    pub(crate) rows: u64,
+    pub(crate) blob: BlobId,
+}
+
+/// The files of a version of a view, in the order of their rows.
+pub(crate) fn of_view(tx: &mut Tx<'_>, view: VersionId) -> Result<Vec<Segment>> {
+    let sql = "SELECT number, rows, blob FROM feature_segment WHERE view = $1 ORDER BY number";
+    let read = |row: &Row| {
+        Ok(Segment { number: row.get("number")?, rows: row.get("rows")?, blob: row.get("blob")? })
+    };
+    tx.query(sql, &params![view])?.iter().map(read).collect()
+}
+
+/// What is in the log and in no file, up to a place: the place before it, and how many rows it has.
+pub(crate) fn loose(
+    tx: &mut Tx<'_>,
+    view: VersionId,
+    until: Position,
+) -> Result<Option<(Position, u64)>> {
+    let values = params![view, until.tx, until.seq];
+    let first = tx.query_opt(
+        "SELECT tx, seq FROM feature_log
+         WHERE view = $1 AND segment IS NULL AND (tx, seq) <= ($2, $3)
+         ORDER BY tx, seq LIMIT 1",
+        &values,
+    )?;
+    let Some(first) = first else { return Ok(None) };
+    let counted = tx.query_one(
+        "SELECT CAST(COALESCE(SUM(rows), 0) AS BIGINT) AS n FROM feature_log
+         WHERE view = $1 AND segment IS NULL AND (tx, seq) <= ($2, $3)",
+        &values,
+    )?;
+    let before = Position { tx: first.get("tx")?, seq: first.get::<i64>("seq")? - 1 };
+    Ok(Some((before, counted.get("n")?)))
+}
+
+/// A file about to be put down.
+pub(super) struct New<'a> {
+    pub(super) id: &'a str,
+    pub(super) view: VersionId,
+    pub(super) tenant: TenantId,
+    pub(super) rows: u64,
+    pub(super) size: u64,
+    pub(super) blob: BlobId,
+}
+
+/// Puts a file down behind those of its view.
+pub(super) fn insert(tx: &mut Tx<'_>, new: &New<'_>) -> Result<()> {
+    let now = tx.now();
+    tx.execute(
+        "INSERT INTO feature_segment (id, view, number, tenant, rows, size, blob, created_at)
+         VALUES ($1, $2, (SELECT COALESCE(MAX(number), 0) + 1 FROM feature_segment
+                          WHERE view = $2), $3, $4, $5, $6, $7)",
+        &params![new.id, new.view, new.tenant, new.rows, new.size, new.blob, now],
+    )
+    .map(drop)
+}
+
+/// Marks pushes as being in a file, if none of them was before; tells how many.
+pub(super) fn mark(
+    tx: &mut Tx<'_>,
+    view: VersionId,
+    (first, last): (Position, Position),
+    segment: &str,
+) -> Result<u64> {
+    tx.execute(
+        "UPDATE feature_log SET segment = $1
+         WHERE view = $2 AND segment IS NULL AND (tx, seq) >= ($3, $4) AND (tx, seq) <= ($5, $6)",
+        &params![segment, view, first.tx, first.seq, last.tx, last.seq],
+    )
+}

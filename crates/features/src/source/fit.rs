@@ -1,0 +1,84 @@
+//! Columns as a view says they are. Only where nothing is lost: a wider number, the same text in
+//! another layout, a time in another unit; a whole number in fewer bits if each of them fits.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMicrosecondType;
+use arrow_cast::{CastOptions, cast_with_options};
+use arrow_schema::{DataType as Type, TimeUnit};
+use falaj_base::{Error, Result};
+
+/// Whether a column of one type can be taken for another.
+pub(crate) fn fits(from: &Type, to: &Type) -> bool {
+    use Type::{
+        Binary, Float16, Float32, Float64, Int8, Int16, Int32, Int64, LargeBinary, LargeList,
+        LargeUtf8, List, Timestamp, UInt8, UInt16, UInt32, UInt64, Utf8,
+    };
+    match (from, to) {
+        _ if from == to => true,
+        (Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64, Int32 | Int64)
+        | (Float16, Float32)
+        | (Float16 | Float32 | Int8 | Int16 | Int32 | UInt8 | UInt16 | UInt32, Float64)
+        | (Int8 | Int16 | UInt8 | UInt16, Float32)
+        | (Utf8 | LargeUtf8, Utf8)
+        | (Binary | LargeBinary, Binary)
+        | (Timestamp(..), Timestamp(..)) => true,
+        (List(from) | LargeList(from), List(to)) => fits(from.data_type(), to.data_type()),
+        _ => false,
+    }
+}
+
+/// The column as this type. `field` names it, for the refusal.
+pub(crate) fn fit(field: &str, column: &ArrayRef, to: &Type) -> Result<ArrayRef> {
+    if column.data_type() == to {
+        return Ok(column.clone());
+    }
+    if !fits(column.data_type(), to) {
+        return Err(Error::invalid(field, column.data_type(), to));
+    }
+    let strict = CastOptions { safe: false, ..CastOptions::default() };
+    // A time without a zone is taken for UTC, which is to relabel it, not to convert it.
+    let naive = matches!((column.data_type(), to), (Type::Timestamp(_, None), Type::Timestamp(..)));
+    let wanted = if naive { Type::Timestamp(TimeUnit::Microsecond, None) } else { to.clone() };
+    let cast = cast_with_options(column, &wanted, &strict).map_err(|error| {
+        let why: String = error.to_string().chars().take(200).collect();
+        Error::invalid(field, why, format!("values of the type {to}"))
+    })?;
+    if !naive {
+        return Ok(cast);
+    }
+    let times = cast.as_primitive::<TimestampMicrosecondType>().clone();
+    Ok(Arc::new(times.with_data_type(to.clone())))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Array, Int64Array, TimestampNanosecondArray, UInt64Array};
+
+    use super::*;
+    use crate::schema::moment;
+
+    #[test]
+    fn nothing_is_lost() {
+        for (from, to, fine) in [
+            (Type::Int32, Type::Int64, true),
+            (Type::Int64, Type::Float64, false),
+            (Type::Float64, Type::Float32, false),
+            (Type::Utf8, Type::Int64, false),
+            (Type::Int64, Type::Utf8, false),
+            (Type::Boolean, Type::Int64, false),
+            (Type::LargeUtf8, Type::Utf8, true),
+            (Type::Int64, moment(), false),
+        ] {
+            assert_eq!(fits(&from, &to), fine, "{from} {to}");
+        }
+        let wide: ArrayRef = Arc::new(Int64Array::from(vec![1, 1 << 40]));
+        assert_eq!(fit("x", &wide, &Type::Int32).unwrap_err().field(), Some("x"));
+        let large: ArrayRef = Arc::new(UInt64Array::from(vec![u64::MAX]));
+        assert!(fit("x", &large, &Type::Int64).is_err());
+        let nanos: ArrayRef = Arc::new(TimestampNanosecondArray::from(vec![1_500]));
+        assert_eq!(fit("x", &nanos, &moment()).unwrap().data_type(), &moment());
+    }
+}

@@ -1,0 +1,271 @@
+//! The rows of a view, from wherever they lie, in one order.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use arrow_array::{Array, ArrayRef, RecordBatch, TimestampMicrosecondArray};
+use arrow_schema::{Field, Schema, SchemaRef};
+use falaj_base::{Error, Result, code};
+use falaj_store::db::Db;
+use falaj_tables::{Part, Table};
+use tokio::runtime::Handle;
+
+use super::files::Opened;
+use super::fit::{fit, fits};
+use crate::definition::VersionId;
+use crate::definition::form::ViewForm;
+use crate::history::{Position, log};
+use crate::name::FeatureName;
+use crate::schema::{self, moment};
+
+/// Rows that are read at a time, at most.
+const ROWS: usize = 65_536;
+
+/// Asked now and then by work that takes long: whether it should go on.
+#[derive(Clone, Debug)]
+pub(crate) struct Stop {
+    pub(crate) stopped: Arc<AtomicBool>,
+    pub(crate) deadline: Instant,
+}
+
+impl Stop {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.stopped.load(Ordering::Relaxed) {
+            return Err(Error::new(&code::SHUTTING_DOWN, "the work was stopped"));
+        }
+        if Instant::now() > self.deadline {
+            let text = "the training set took too long (`features.max_time`)";
+            return Err(Error::new(&code::TOO_LARGE, text));
+        }
+        Ok(())
+    }
+}
+
+/// One place that rows lie in.
+#[derive(Debug)]
+pub(super) enum Piece {
+    Table {
+        /// What people call it.
+        name: String,
+        table: Table,
+        /// The column that tells when a row became known.
+        known: Option<String>,
+        /// A file that could change.
+        file: Option<Opened>,
+    },
+    /// What was pushed and was in no file when the work began. Should it be gathered meanwhile, it
+    /// stays in the log for longer than the work may take.
+    Log { db: Db, runtime: Handle, view: VersionId, after: Position, until: Position },
+}
+
+/// The rows of one version of a view.
+#[derive(Debug)]
+pub(crate) struct History {
+    pub(super) view: ViewForm,
+    pub(super) pieces: Vec<Piece>,
+}
+
+/// What decides whether rows answer.
+pub(crate) struct Stamps {
+    pub(crate) keys: Vec<ArrayRef>,
+    pub(crate) event: ArrayRef,
+    pub(crate) known: Option<ArrayRef>,
+}
+
+impl History {
+    /// Refuses files that lack a column, or have it of another type.
+    pub(super) fn check(&self) -> Result<()> {
+        let view = &self.view;
+        let keys = view.keys().into_iter().cloned();
+        let columns: Vec<_> = keys.chain(view.fields.iter().cloned()).collect();
+        for piece in &self.pieces {
+            let Piece::Table { name, table, known, .. } = piece else { continue };
+            let of = |column: &str| format!("{}.{column} in {name}", view.name);
+            let found = |column: &str| {
+                let found = table.schema().field_with_name(column).ok();
+                let names = table.schema().fields().iter().map(|it| it.name().as_str());
+                found.map(|field| field.data_type().clone()).ok_or_else(|| {
+                    let allowed = names.take(50).collect::<Vec<_>>().join(", ");
+                    Error::invalid(of(column), "absent", format!("one of {allowed}"))
+                })
+            };
+            for column in &columns {
+                let (there, wanted) = (found(column.name.as_str())?, schema::arrow(column.kind));
+                if !fits(&there, &wanted) {
+                    return Err(Error::invalid(of(column.name.as_str()), there, wanted));
+                }
+            }
+            for time in [Some(view.event_time.as_str()), known.as_deref()].into_iter().flatten() {
+                let there = found(time)?;
+                if !fits(&there, &moment()) {
+                    return Err(Error::invalid(of(time), there, "a column of timestamps"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over what decides whether rows answer, batch by batch.
+    pub(crate) fn stamps(
+        &self,
+        stop: &Stop,
+        mut each: impl FnMut(Stamps) -> Result<()>,
+    ) -> Result<()> {
+        let keys: Vec<_> = self.view.keys().into_iter().cloned().collect();
+        let mut columns: Vec<String> = keys.iter().map(|key| key.name.to_string()).collect();
+        columns.push(self.view.event_time.to_string());
+        for piece in &self.pieces {
+            match piece {
+                Piece::Table { name, table, known, .. } => {
+                    let mut columns = columns.clone();
+                    columns.extend(known.clone());
+                    let mut row = 0;
+                    self.table(name, table, columns, stop, &mut |batch| {
+                        let at = keys.len();
+                        let time = |place: usize| -> Result<ArrayRef> {
+                            let column = batch.column(place);
+                            let called = batch.schema_ref().field(place).name().clone();
+                            let gap = (0..column.len()).find(|at| column.is_null(*at));
+                            if let (true, Some(gap)) = (column.null_count() > 0, gap) {
+                                let field =
+                                    format!("{}.{called}[{}] in {name}", self.view.name, row + gap);
+                                return Err(Error::invalid(field, "null", "a time in every row"));
+                            }
+                            Ok(column.clone())
+                        };
+                        let known = (batch.num_columns() > at + 1).then(|| time(at + 1));
+                        let (event, known) = (time(at)?, known.transpose()?);
+                        row += batch.num_rows();
+                        each(Stamps { keys: batch.columns()[..at].to_vec(), event, known })?;
+                        Ok(true)
+                    })?;
+                }
+                Piece::Log { .. } => self.log(piece, stop, &mut |batch, at| {
+                    let known = TimestampMicrosecondArray::from(vec![at; batch.num_rows()]);
+                    let batch = chosen(&batch, &columns)?;
+                    let (event, keys) = batch
+                        .columns()
+                        .split_last()
+                        .ok_or_else(|| Error::internal("no columns"))?;
+                    each(Stamps {
+                        keys: keys.to_vec(),
+                        event: event.clone(),
+                        known: Some(Arc::new(known)),
+                    })?;
+                    Ok(true)
+                })?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The types of some features.
+    pub(crate) fn schema(&self, features: &[FeatureName]) -> Result<SchemaRef> {
+        let field = |name: &FeatureName| {
+            let field = self.view.field(name).ok_or_else(|| Error::internal("no such feature"))?;
+            Ok(Field::new(name.as_str(), schema::arrow(field.kind), true))
+        };
+        Ok(Arc::new(Schema::new(features.iter().map(field).collect::<Result<Vec<_>>>()?)))
+    }
+
+    /// Hands over the values of some features, batch by batch, until enough was seen.
+    pub(crate) fn values(
+        &self,
+        features: &[FeatureName],
+        stop: &Stop,
+        mut each: impl FnMut(&RecordBatch) -> Result<bool>,
+    ) -> Result<()> {
+        let wanted = self.schema(features)?;
+        let columns: Vec<String> = features.iter().map(ToString::to_string).collect();
+        let mut go_on = true;
+        for piece in &self.pieces {
+            if !go_on {
+                break;
+            }
+            match piece {
+                Piece::Table { name, table, .. } => {
+                    self.table(name, table, columns.clone(), stop, &mut |batch| {
+                        let place = |name: &str| format!("{}.{name}", self.view.name);
+                        let fitted =
+                            wanted.fields().iter().zip(batch.columns()).map(|(field, column)| {
+                                fit(&place(field.name()), column, field.data_type())
+                            });
+                        let fitted = fitted.collect::<Result<Vec<_>>>()?;
+                        let batch = RecordBatch::try_new(wanted.clone(), fitted);
+                        go_on = each(&batch.map_err(Error::internal)?)?;
+                        Ok(go_on)
+                    })?;
+                }
+                Piece::Log { .. } => self.log(piece, stop, &mut |batch, _| {
+                    go_on = each(&chosen(&batch, &columns)?)?;
+                    Ok(go_on)
+                })?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to have read files that were written to meanwhile.
+    pub(crate) fn unchanged(&self) -> Result<()> {
+        for piece in &self.pieces {
+            if let Piece::Table { file: Some(file), .. } = piece {
+                file.unchanged()?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn table(
+        &self,
+        name: &str,
+        table: &Table,
+        columns: Vec<String>,
+        stop: &Stop,
+        each: &mut dyn FnMut(&RecordBatch) -> Result<bool>,
+    ) -> Result<()> {
+        let part = Part { columns: Some(columns), groups: None, rows_at_once: ROWS };
+        let at = |error: Error| match error.field() {
+            // The library's words are about a file; which one it was is known here.
+            Some("file" | "column") => {
+                Error::invalid(name, error.message(), "a Parquet file that can be read")
+            }
+            _ => error,
+        };
+        for batch in table.records(&part).map_err(at)? {
+            stop.check()?;
+            if !each(&batch.map_err(at)?)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn log(
+        &self,
+        piece: &Piece,
+        stop: &Stop,
+        each: &mut dyn FnMut(RecordBatch, i64) -> Result<bool>,
+    ) -> Result<()> {
+        let Piece::Log { db, runtime, view, after, until } = piece else { return Ok(()) };
+        let (view, until, mut after) = (*view, *until, *after);
+        loop {
+            stop.check()?;
+            let page = runtime
+                .block_on(db.read(move |tx| log::read_view(tx, view, after, until, false)))?;
+            let Some(last) = page.last().map(|entry| entry.position) else { return Ok(()) };
+            for entry in page {
+                if !each(entry.batch()?, entry.at.micros())? {
+                    return Ok(());
+                }
+            }
+            after = last;
+        }
+    }
+}
+
+fn chosen(batch: &RecordBatch, columns: &[String]) -> Result<RecordBatch> {
+    let places: Result<Vec<_>, _> =
+        columns.iter().map(|name| batch.schema_ref().index_of(name)).collect();
+    batch.project(&places.map_err(Error::internal)?).map_err(Error::internal)
+}

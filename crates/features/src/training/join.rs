@@ -1,0 +1,182 @@
+//! The join itself: moments in, slice by slice, and out again with the features beside them.
+//!
+//! Must hold: every row of moments is in the result once, in its place. Memory holds one slice and
+//! what answers it, whatever the length of moments and histories.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{Field, Schema, SchemaRef};
+use arrow_select::concat::concat_batches;
+use falaj_base::{Error, Result};
+use falaj_tables::{Layout, Part, RecordWriter, Table};
+
+use super::spec::{Chosen, What};
+use crate::offline::{Gathered, Latest, Moments, Rules};
+use crate::schema::{self, moment};
+use crate::source::{History, Stop, fits};
+
+/// Rows that are written at a time.
+const ROWS: usize = 65_536;
+
+/// A view's part of a training set.
+pub(crate) struct Side {
+    pub(crate) chosen: Chosen,
+    pub(crate) history: History,
+    pub(crate) keys: Vec<String>,
+    pub(crate) ttl: Option<i64>,
+}
+
+pub(crate) struct Join {
+    pub(crate) moments: Table,
+    pub(crate) what: What,
+    pub(crate) sides: Vec<Side>,
+    pub(crate) rows_at_once: usize,
+    pub(crate) memory: usize,
+    pub(crate) stop: Stop,
+}
+
+/// Refuses moments that lack a key or the time, or have them of another type, and columns that two
+/// things would be called.
+pub(crate) fn check<'a>(
+    moments: &Schema,
+    what: &What,
+    views: impl Iterator<Item = (&'a Chosen, &'a crate::definition::form::ViewForm)>,
+) -> Result<()> {
+    let found = |column: &str| {
+        let names = || moments.fields().iter().map(|it| it.name().as_str()).take(50);
+        moments.field_with_name(column).map(Field::data_type).map_err(|_| {
+            let allowed = format!("one of {}", names().collect::<Vec<_>>().join(", "));
+            Error::invalid(format!("moments.{column}"), "absent", allowed)
+        })
+    };
+    let time = found(what.time())?;
+    if !fits(time, &moment()) {
+        let field = format!("moments.{}", what.time());
+        return Err(Error::invalid(field, time, "a column of timestamps"));
+    }
+    let mut names: Vec<&str> = moments.fields().iter().map(|it| it.name().as_str()).collect();
+    for (chosen, view) in views {
+        for key in view.keys() {
+            let (there, wanted) = (found(key.name.as_str())?, schema::arrow(key.kind));
+            if !fits(there, &wanted) && !fits(&wanted, there) {
+                return Err(Error::invalid(format!("moments.{}", key.name), there, wanted));
+            }
+        }
+        names.extend(chosen.columns.iter().map(String::as_str));
+    }
+    names.sort_unstable();
+    if let Some(twice) = names.windows(2).find(|two| two[0] == two[1]) {
+        let allowed = "columns of different names; `full_feature_names` tells features apart";
+        return Err(Error::invalid("features", twice[0], allowed));
+    }
+    Ok(())
+}
+
+impl Join {
+    /// The columns of the result.
+    fn schema(&self) -> Result<SchemaRef> {
+        let mut fields: Vec<Field> =
+            self.moments.schema().fields().iter().map(|it| Field::clone(it)).collect();
+        for side in &self.sides {
+            let types = side.history.schema(&side.chosen.pick.features)?;
+            for (name, field) in side.chosen.columns.iter().zip(types.fields()) {
+                fields.push(Field::new(name, field.data_type().clone(), true));
+            }
+        }
+        Ok(Arc::new(Schema::new(fields)))
+    }
+
+    /// Writes the result as a Parquet file; tells how many rows it has.
+    pub(crate) fn run<W: Write + Send>(&self, out: W) -> Result<u64> {
+        let schema = self.schema()?;
+        let mut writer = RecordWriter::new(out, schema.clone(), Layout::default())?;
+        writer.note("falaj.training-set", "1");
+        let part = Part { columns: None, groups: None, rows_at_once: ROWS };
+        let (mut slice, mut rows, mut bytes, mut done) = (Vec::new(), 0, 0, 0);
+        for batch in self.moments.records(&part)? {
+            let batch = batch?;
+            rows += batch.num_rows();
+            bytes += batch.get_array_memory_size();
+            slice.push(batch);
+            if rows >= self.rows_at_once || bytes >= self.memory {
+                done += self.slice(&schema, std::mem::take(&mut slice), done, &mut writer)?;
+                (rows, bytes) = (0, 0);
+            }
+        }
+        if !slice.is_empty() {
+            self.slice(&schema, slice, done, &mut writer)?;
+        }
+        for side in &self.sides {
+            side.history.unchanged()?;
+        }
+        let rows = writer.rows();
+        writer.close()?.flush().map_err(Error::internal)?;
+        Ok(rows)
+    }
+
+    fn slice<W: Write + Send>(
+        &self,
+        schema: &SchemaRef,
+        slice: Vec<RecordBatch>,
+        before: u64,
+        writer: &mut RecordWriter<W>,
+    ) -> Result<u64> {
+        let moments = concat_batches(self.moments.schema(), &slice).map_err(Error::internal)?;
+        drop(slice);
+        self.times(&moments, before)?;
+        let mut columns: Vec<ArrayRef> = moments.columns().to_vec();
+        for side in &self.sides {
+            columns.extend(self.side(side, &moments)?);
+        }
+        let whole = RecordBatch::try_new(schema.clone(), columns).map_err(Error::internal)?;
+        for start in (0..whole.num_rows()).step_by(ROWS) {
+            self.stop.check()?;
+            writer.write(&whole.slice(start, ROWS.min(whole.num_rows() - start)))?;
+        }
+        Ok(whole.num_rows() as u64)
+    }
+
+    /// A row without a time cannot be answered, and is not passed over either.
+    fn times(&self, moments: &RecordBatch, before: u64) -> Result<()> {
+        let time = column(moments, self.what.time())?;
+        let gap = (0..time.len()).find(|row| time.is_null(*row));
+        gap.filter(|_| time.null_count() > 0).map_or(Ok(()), |row| {
+            let field = format!("moments.{}[{}]", self.what.time(), before + row as u64);
+            Err(Error::invalid(field, "null", "a time in every row"))
+        })
+    }
+
+    fn side(&self, side: &Side, moments: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        let keys = side.keys.iter().map(|key| Ok((key.as_str(), column(moments, key)?.clone())));
+        let keys = keys.collect::<Result<Vec<_>>>()?;
+        let time = column(moments, self.what.time())?;
+        let asked = Moments::new(&keys, (self.what.time(), time.as_ref()))?;
+        let rules = Rules {
+            ttl: side.ttl,
+            known_by: self.what.as_of.map(falaj_base::Timestamp::micros),
+            hindsight: self.what.hindsight,
+        };
+        let mut latest = Latest::new(&asked, rules);
+        let names: Vec<&str> = side.keys.iter().map(String::as_str).collect();
+        side.history.stamps(&self.stop, |stamps| {
+            let keys: Vec<_> = names.iter().copied().zip(stamps.keys).collect();
+            let known = stamps.known.as_ref().map(|known| ("known", known.as_ref()));
+            latest.add(&keys, ("event", stamps.event.as_ref()), known)
+        })?;
+        let features = &side.chosen.pick.features;
+        let mut gathered = Gathered::new(latest.finish(), side.history.schema(features)?);
+        if !gathered.is_complete() {
+            side.history.values(features, &self.stop, |batch| {
+                gathered.add(batch)?;
+                Ok(!gathered.is_complete())
+            })?;
+        }
+        gathered.finish()
+    }
+}
+
+fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
+    batch.column_by_name(name).ok_or_else(|| Error::internal("a column that was checked is gone"))
+}

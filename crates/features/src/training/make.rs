@@ -1,0 +1,202 @@
+//! Makes the training sets that wait, one after the other.
+//!
+//! Must hold: stop anywhere, run again, same result. What a set is made of was settled when it was
+//! asked for, but for the content of its sources, which is read now and put on record.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use falaj_base::{Ctx, Error, Result, hex};
+use falaj_governance::tenancy::Project;
+use falaj_store::db::Tx;
+use falaj_store::objects::{Expected, Objects, Staged};
+use falaj_store::record::Change;
+use falaj_store::worker::Worker;
+use falaj_tables::{Limits, Ranges, Table};
+use serde_json::json;
+
+use super::join::{Join, Side};
+use super::pipe::pipe;
+use super::set::{Task, resource};
+use super::spec::Manifest;
+use super::store::{self, Made};
+use crate::definition::{ViewVersion, store as definitions};
+use crate::history::log;
+use crate::source::{BlobRanges, Origins, Stop, blocking};
+use crate::{Features, TRAINING_SET_CREATE};
+
+const NAME: &str = "training-sets";
+const EVERY: Duration = Duration::from_secs(5);
+/// How often a set is begun before it counts as failed.
+const ATTEMPTS: i64 = 3;
+
+pub(crate) fn maker(features: &Features) -> Worker {
+    let (signal, features) = (features.training().wake.clone(), features.clone());
+    Worker::new(NAME, EVERY, move || {
+        let features = features.clone();
+        async move { features.make_training_sets().await.map(drop) }
+    })
+    .woken_by(signal)
+}
+
+/// Stops the thread that works for a future which is no longer awaited.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Features {
+    /// Makes what waits; tells how many that were.
+    pub async fn make_training_sets(&self) -> Result<usize> {
+        let (mut last, mut count) = (None, 0);
+        loop {
+            let task = self.db().read(move |tx| store::next(tx, last)).await?;
+            let Some(task) = task else { return Ok(count) };
+            last = Some(task.id);
+            count += 1;
+            self.make(task).await?;
+            self.training().made.notify_waiters();
+        }
+    }
+
+    async fn make(&self, task: Task) -> Result<()> {
+        let ctx = Ctx::system(NAME);
+        let project = self.tenancy()?.project_by_id(&ctx, task.project).await?;
+        let id = task.id;
+        if task.attempts >= ATTEMPTS {
+            let why = format!("the server failed {ATTEMPTS} times to make it; its log says why");
+            return self.failed(&ctx, &project, &task, why).await;
+        }
+        self.db().write(move |tx| store::begin(tx, id)).await?;
+        match self.computed(&ctx, &project, &task).await {
+            Ok((staged, manifest)) => self.made(&ctx, &project, &task, staged, manifest).await,
+            Err(error) if error.kind().is_ours() => {
+                tracing::warn!(set = %id, error = error.chain(), "a training set was not made");
+                Ok(())
+            }
+            Err(error) => {
+                tracing::info!(set = %id, error = error.chain(), "a training set cannot be made");
+                self.failed(&ctx, &project, &task, error.message().to_owned()).await
+            }
+        }
+    }
+
+    /// The file, stored, and what it was made of.
+    async fn computed(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        task: &Task,
+    ) -> Result<(Staged, Manifest)> {
+        let until = self.db().read(log::end).await?;
+        let origins = Origins { features: self, ctx, project, until };
+        let (mut sides, mut sources) = (Vec::new(), Vec::new());
+        for (chosen, view) in task.work.chosen.iter().zip(&task.work.views) {
+            let view = *view;
+            let found = self.db().read(move |tx| definitions::by_id(tx, view)).await?;
+            let view = found.and_then(|(_, found)| ViewVersion::of(&Arc::new(found)));
+            let view = view.ok_or_else(|| Error::internal("a version of a view is gone"))?;
+            let (history, read) = origins.open(&view).await?;
+            sources.extend(read);
+            sides.push(Side {
+                chosen: chosen.clone(),
+                history,
+                keys: view.form().keys().iter().map(|key| key.name.to_string()).collect(),
+                ttl: view.form().ttl_us,
+            });
+        }
+        let moments = self.objects().blob(task.tenant, task.moments).await?;
+        let moments_digest = hex(moments.sha256());
+        let ranges: Arc<dyn Ranges> = Arc::new(BlobRanges::new(moments));
+        let table = blocking(move || Table::open(ranges, Limits::default())).await?;
+        let stopped = Arc::new(AtomicBool::new(false));
+        let _guard = StopOnDrop(stopped.clone());
+        let deadline = Instant::now() + self.config().max_time.get();
+        let join = Join {
+            moments: table,
+            what: task.work.what.clone(),
+            sides,
+            rows_at_once: self.config().rows_at_once,
+            memory: usize::try_from(self.config().memory.bytes()).unwrap_or(usize::MAX),
+            stop: Stop { stopped, deadline },
+        };
+        let (out, pieces) = pipe();
+        let fail = out.failing();
+        let joining = tokio::task::spawn_blocking(move || join.run(out).map_err(fail).ok());
+        let staged = self
+            .objects()
+            .upload(project.tenant_id, &project.zone, pieces, Expected::default())
+            .await?;
+        let rows = joining.await.map_err(Error::internal)?;
+        let rows = rows.ok_or_else(|| Error::internal("a join failed and was stored"))?;
+        let what = &task.work.what;
+        let manifest = Manifest {
+            format: 1,
+            features: task.work.chosen.clone(),
+            event_time: what.time().to_owned(),
+            as_of: what.as_of,
+            hindsight: what.hindsight,
+            moments: moments_digest,
+            sources,
+            rows,
+            sha256: hex(&staged.sha256),
+        };
+        Ok((staged, manifest))
+    }
+
+    async fn made(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        task: &Task,
+        staged: Staged,
+        manifest: Manifest,
+    ) -> Result<()> {
+        let text = serde_json::to_string(&manifest).map_err(Error::internal)?;
+        let digest = hex(digest(&SHA256, text.as_bytes()).as_ref());
+        let resource = resource(project, task.id, false);
+        ctx.authorize(&TRAINING_SET_CREATE, &resource).await?;
+        let (ctx, id, blob) = (ctx.clone(), task.id, staged.blob);
+        let write = move |tx: &mut Tx<'_>| {
+            let blob = Objects::attach(tx, &staged, store::CLAIM, &id.to_string())?;
+            let (rows, size) = (manifest.rows, staged.size);
+            let made = Made { manifest: &text, digest: &digest, rows, size, blob };
+            if !store::finish(tx, id, &made)? {
+                return Err(Error::internal("a training set that nobody waits for"));
+            }
+            let told = json!({ "id": id, "digest": digest, "rows": rows, "size": size });
+            let change = Change::new(&TRAINING_SET_CREATE, &resource)
+                .event("training-set.ready", &told)
+                .after(&digest)
+                .detail("rows", rows);
+            tx.record(&ctx, change)
+        };
+        let written = self.db().write(write).await;
+        if written.is_err() {
+            self.objects().discard(blob).await;
+        }
+        written
+    }
+
+    async fn failed(&self, ctx: &Ctx, project: &Project, task: &Task, why: String) -> Result<()> {
+        let resource = resource(project, task.id, false);
+        ctx.authorize(&TRAINING_SET_CREATE, &resource).await?;
+        let (ctx, id) = (ctx.clone(), task.id);
+        let write = move |tx: &mut Tx<'_>| {
+            if !store::fail(tx, id, &why)? {
+                return Ok(());
+            }
+            let told = json!({ "id": id, "error": why });
+            let change = Change::new(&TRAINING_SET_CREATE, &resource)
+                .event("training-set.failed", &told)
+                .detail("failed", true);
+            tx.record(&ctx, change)
+        };
+        self.db().write(write).await
+    }
+}

@@ -1,0 +1,356 @@
+//! The verbs on training sets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use bytes::Bytes;
+use falaj_base::{ByteSize, Ctx, Error, Page, PageQuery, Resource, Result, code};
+use falaj_governance::residency::on_record;
+use falaj_governance::tenancy::Project;
+use falaj_online::value::{Kind, Scalar};
+use falaj_store::db::Tx;
+use falaj_store::objects::{Blob, Expected, Objects, Staged};
+use falaj_store::record::{AuditEntry, Change};
+use falaj_tables::{Layout, Limits, Ranges, RecordWriter, Table};
+use futures::stream;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::id::TrainingSetId;
+use super::set::{State, Task, TrainingSet, resource};
+use super::spec::{Chosen, Wanted, What, Work};
+use super::{columns, join, store};
+use crate::definition::ViewVersion;
+use crate::definition::form::{Form, Noun, Pick};
+use crate::source::{BlobRanges, FoundObject, blocking};
+use crate::{FEATURE_READ, Features, TRAINING_SET_CREATE, TRAINING_SET_READ};
+
+/// How often a caller who waits looks for what another server has made.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A file of moments: one that was just stored, or an object of the project.
+pub(crate) enum Moments {
+    Stored(Staged),
+    Object(FoundObject),
+}
+
+impl Features {
+    /// Asks for a training set. It is given back when it is made, or as it is after a while.
+    pub async fn create_training_set(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        wanted: Wanted,
+    ) -> Result<TrainingSet> {
+        let id = self.new_training_set(ctx, project).await?;
+        wanted.check()?;
+        let what = wanted.what();
+        let views = self.choose(ctx, project, &what).await?;
+        let moments = match (&wanted.moments, &wanted.moments_object) {
+            (_, Some(object)) => self.moments_object(ctx, project, object, &what, &views).await?,
+            (inline, _) => {
+                let kind = |name: &str| {
+                    let time = name == what.time();
+                    let key = || {
+                        let keys = views.iter().flat_map(|(_, view)| view.form().keys());
+                        keys.into_iter().find(|key| key.name.as_str() == name).map(|key| key.kind)
+                    };
+                    if time { Some(Kind::One(Scalar::Timestamp)) } else { key() }
+                };
+                let columns = inline.iter().flatten();
+                let batch = columns::table(columns, kind)?;
+                self.moments_batch(project, &what, &views, batch).await?
+            }
+        };
+        let made = self.ask_for(ctx, project, id, (wanted.name, what), views, moments).await;
+        let whole = resource(project, id, false);
+        on_record(self.db(), ctx, &TRAINING_SET_CREATE, &whole, made).await?;
+        self.awaited(project, id, self.config().wait.get()).await
+    }
+
+    /// The id of a set that the caller may ask for.
+    pub(crate) async fn new_training_set(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+    ) -> Result<TrainingSetId> {
+        let id = TrainingSetId::new();
+        ctx.authorize(&TRAINING_SET_CREATE, &resource(project, id, false)).await?;
+        Ok(id)
+    }
+
+    /// The features that are meant, each view once, all of them authorised.
+    pub(crate) async fn choose(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        what: &What,
+    ) -> Result<Vec<(Chosen, ViewVersion)>> {
+        let mut picks: Vec<Pick> = Vec::new();
+        match (&what.service, what.features.as_slice()) {
+            (Some(service), []) => {
+                let found = self
+                    .definition(ctx, project, Noun::Service, service, what.service_version)
+                    .await?;
+                if let Form::Service(form) = found.definition {
+                    picks = form.picks;
+                }
+            }
+            (None, features @ [_, ..]) => {
+                for (place, reference) in features.iter().enumerate() {
+                    let at = |error: Error| error.at(format!("features[{place}]"));
+                    let (view, version) = (&reference.view, reference.version);
+                    let found = self
+                        .definition(ctx, project, Noun::View, view, version)
+                        .await
+                        .map_err(at)?;
+                    let Form::View(form) = &found.definition else { continue };
+                    let named = match &reference.feature {
+                        Some(feature) if form.field(feature).is_none() => {
+                            let field = format!("features[{place}]");
+                            let allowed = "a feature of the view's schema";
+                            return Err(Error::invalid(field, reference, allowed));
+                        }
+                        Some(feature) => vec![feature.clone()],
+                        None => form.fields.iter().map(|field| field.name.clone()).collect(),
+                    };
+                    let same =
+                        |pick: &&mut Pick| pick.view == *view && pick.version == found.version;
+                    match picks.iter_mut().find(same) {
+                        Some(pick) => pick.features.extend(named),
+                        None => picks.push(Pick {
+                            view: view.clone(),
+                            version: found.version,
+                            hash: found.hash.clone(),
+                            features: named,
+                        }),
+                    }
+                }
+            }
+            (Some(service), _) => {
+                return Err(Error::invalid("service", service, "nothing beside `features`"));
+            }
+            (None, []) => return Err(Error::invalid("features", "absent", "some, or a `service`")),
+        }
+        let count: usize = picks.iter().map(|pick| pick.features.len()).sum();
+        if count > self.config().max_fields {
+            let allowed = format!("at most {} (`features.max_fields`)", self.config().max_fields);
+            return Err(Error::invalid("features", count, allowed));
+        }
+        let mut chosen = Vec::new();
+        for pick in picks {
+            let found =
+                self.definition(ctx, project, Noun::View, &pick.view, Some(pick.version)).await?;
+            let view = ViewVersion::of(&Arc::new(found))
+                .ok_or_else(|| Error::internal("a view that is none"))?;
+            let column = |feature: &crate::name::FeatureName| match what.full_feature_names {
+                true => format!("{}__{feature}", pick.view),
+                false => feature.to_string(),
+            };
+            let columns = pick.features.iter().map(column).collect();
+            chosen.push((Chosen { pick, columns }, view));
+        }
+        Ok(chosen)
+    }
+
+    async fn moments_object(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        object: &str,
+        what: &What,
+        views: &[(Chosen, ViewVersion)],
+    ) -> Result<Moments> {
+        let found = self.project_objects()?.find(ctx, project, object).await?;
+        self.bounded(found.size)?;
+        let blob = self.objects().blob(project.tenant_id, found.blob).await?;
+        let ranges: Arc<dyn Ranges> = Arc::new(BlobRanges::new(blob));
+        let table = blocking(move || Table::open(ranges, Limits::default())).await;
+        let table = table.map_err(|error| {
+            Error::invalid("moments_object", error.message(), "a Parquet file that can be read")
+        })?;
+        join::check(table.schema(), what, sides(views))?;
+        Ok(Moments::Object(found))
+    }
+
+    /// Stores moments that came as they are.
+    pub(crate) async fn moments_batch(
+        &self,
+        project: &Project,
+        what: &What,
+        views: &[(Chosen, ViewVersion)],
+        batch: RecordBatch,
+    ) -> Result<Moments> {
+        join::check(batch.schema_ref(), what, sides(views))?;
+        let written = blocking(move || {
+            let mut writer = RecordWriter::new(Vec::new(), batch.schema(), Layout::default())?;
+            writer.write(&batch)?;
+            Ok(Bytes::from(writer.close()?))
+        });
+        let content = written.await?;
+        let size = content.len() as u64;
+        self.bounded(size)?;
+        let expected = Expected { size: Some(size), sha256: None };
+        let pieces = stream::iter([Ok(content)]);
+        let staged =
+            self.objects().upload(project.tenant_id, &project.zone, pieces, expected).await?;
+        Ok(Moments::Stored(staged))
+    }
+
+    fn bounded(&self, size: u64) -> Result<()> {
+        let most = self.config().max_moments_size;
+        if size > most.bytes() {
+            let found = ByteSize::from_bytes(size);
+            let text =
+                format!("the moments take {found}; allowed: {most} (`features.max_moments_size`)");
+            return Err(Error::new(&code::TOO_LARGE, text).at("moments"));
+        }
+        Ok(())
+    }
+
+    /// Puts down what is to be made. Whoever calls has authorised it.
+    pub(crate) async fn ask_for(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        id: TrainingSetId,
+        (name, what): (Option<String>, What),
+        views: Vec<(Chosen, ViewVersion)>,
+        moments: Moments,
+    ) -> Result<()> {
+        let numbers = views.iter().map(|(_, view)| view.id()).collect();
+        let chosen = views.into_iter().map(|(chosen, _)| chosen).collect();
+        let work = Work { what, chosen, views: numbers };
+        let (ctx, project, most) = (ctx.clone(), project.clone(), self.config().max_waiting);
+        let staged = match &moments {
+            Moments::Stored(staged) => Some(staged.blob),
+            Moments::Object(_) => None,
+        };
+        let write = move |tx: &mut Tx<'_>| {
+            tx.lock(&format!("training-sets/{}", project.id))?;
+            if store::waiting_of(tx, project.id)? >= most {
+                let text = format!("{most} training sets wait already (`features.max_waiting`)");
+                return Err(Error::new(&code::CONFLICT, text));
+            }
+            let (tenant, owner) = (project.tenant_id, id.to_string());
+            let blob = match &moments {
+                Moments::Stored(staged) => Objects::attach(tx, staged, store::MOMENTS, &owner)?,
+                Moments::Object(found) => {
+                    Objects::share(tx, tenant, found.blob, store::MOMENTS, &owner)?;
+                    found.blob
+                }
+            };
+            let (project_id, by) = (project.id, &ctx.principal.name);
+            let task = Task { id, project: project_id, tenant, work, moments: blob, attempts: 0 };
+            store::insert(tx, &task, name.as_ref(), by)?;
+            let resource = resource(&project, id, false);
+            let told = json!({ "id": id, "name": name, "features": task.work.chosen });
+            let set = store::find(tx, project.id, id)?;
+            let change = Change::new(&TRAINING_SET_CREATE, &resource)
+                .event("training-set.requested", &told)
+                .detail(
+                    "features",
+                    task.work.chosen.iter().map(|it| it.columns.len()).sum::<usize>(),
+                )
+                .reply(200, &set);
+            tx.record(&ctx, change)
+        };
+        let written = self.db().write(write).await;
+        if let (Err(_), Some(blob)) = (&written, staged) {
+            self.objects().discard(blob).await;
+        }
+        self.training().wake.notify_one();
+        written
+    }
+
+    /// The set once it is made, or as it is when the patience is over.
+    pub(crate) async fn awaited(
+        &self,
+        project: &Project,
+        id: TrainingSetId,
+        patience: Duration,
+    ) -> Result<TrainingSet> {
+        let (until, project) = (Instant::now() + patience, project.id);
+        loop {
+            let made = self.training().made.notified();
+            let found = self.db().read(move |tx| store::find(tx, project, id)).await?;
+            let set = found.ok_or_else(|| Error::not_found("training-set", id))?;
+            if set.state != State::Waiting || Instant::now() >= until {
+                return Ok(set);
+            }
+            let _ = tokio::time::timeout(LOOK.min(until - Instant::now()), made).await;
+        }
+    }
+
+    /// The id that a caller wrote. A text that is none is that of nothing, for whoever may ask.
+    pub(crate) async fn training_set_id(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        text: &str,
+    ) -> Result<TrainingSetId> {
+        let Ok(id) = text.parse() else {
+            let absent = Resource::absent("training-set", text, project.scope());
+            ctx.authorize(&TRAINING_SET_READ, &absent.with(project.attributes())).await?;
+            return Err(Error::not_found("training-set", text));
+        };
+        Ok(id)
+    }
+
+    pub async fn training_set(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        id: TrainingSetId,
+    ) -> Result<TrainingSet> {
+        let at = project.id;
+        let found = self.db().read(move |tx| store::find(tx, at, id)).await?;
+        ctx.authorize(&TRAINING_SET_READ, &resource(project, id, found.is_none())).await?;
+        found.ok_or_else(|| Error::not_found("training-set", id))
+    }
+
+    /// The training sets of a project that the caller may see, the newest first.
+    pub async fn training_sets(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        query: PageQuery,
+    ) -> Result<Page<TrainingSet>> {
+        ctx.authorize(&TRAINING_SET_READ, &project.resource()).await?;
+        let (id, limit, before) = (project.id, query.limit()?, query.after().to_owned());
+        let found = self.db().read(move |tx| store::list(tx, id, &before, limit + 1)).await?;
+        let mut page = Page::cut(found, limit, |set| set.id.to_string());
+        page.items.retain(|set| ctx.allows(&TRAINING_SET_READ, &resource(project, set.id, false)));
+        Ok(page)
+    }
+
+    /// The file of a set that is made. Whoever reads it may read each view that it is made of.
+    pub async fn open_training_set(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        id: TrainingSetId,
+    ) -> Result<(TrainingSet, Blob)> {
+        let set = self.training_set(ctx, project, id).await?;
+        let Some(blob) = set.blob else {
+            let text = format!("the training set is {}", set.state.as_str());
+            return Err(Error::new(&code::INVALID_STATE, text));
+        };
+        for Chosen { pick, .. } in &set.features {
+            self.definition(ctx, project, Noun::View, &pick.view, Some(pick.version)).await?;
+        }
+        let blob = self.objects().blob(project.tenant_id, blob).await?;
+        let resource = resource(project, id, false);
+        let entry = AuditEntry::allowed(ctx, &TRAINING_SET_READ, &resource, self.db().now());
+        self.reads().note(entry);
+        debug_assert!(ctx.has_authorized(&FEATURE_READ));
+        Ok((set, blob))
+    }
+}
+
+fn sides(
+    views: &[(Chosen, ViewVersion)],
+) -> impl Iterator<Item = (&Chosen, &crate::definition::form::ViewForm)> {
+    views.iter().map(|(chosen, view)| (chosen, view.form()))
+}
