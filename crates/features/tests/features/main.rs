@@ -5,4 +5,5 @@
 mod definitions;
 mod history;
 mod online;
+mod training;
 mod world;

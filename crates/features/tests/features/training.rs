@@ -72,11 +72,19 @@ fn times(seconds: impl Iterator<Item = i64>) -> ArrayRef {
 
 fn batch(rows: &[Row]) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable([
-        ("driver_id", Arc::new(rows.iter().map(|row| Some(row.0)).collect::<Int64Array>()) as ArrayRef, true),
+        (
+            "driver_id",
+            Arc::new(rows.iter().map(|row| Some(row.0)).collect::<Int64Array>()) as ArrayRef,
+            true,
+        ),
         ("event_timestamp", times(rows.iter().map(|row| row.1)), true),
         ("created", times(rows.iter().map(|row| row.2)), true),
         ("trips", Arc::new(rows.iter().map(|row| row.3).collect::<Int64Array>()), true),
-        ("rate", Arc::new(rows.iter().map(|row| Some(row.0 as f64)).collect::<Float64Array>()), true),
+        (
+            "rate",
+            Arc::new(rows.iter().map(|row| Some(row.0 as f64)).collect::<Float64Array>()),
+            true,
+        ),
     ])
     .unwrap()
 }
@@ -239,7 +247,8 @@ async fn feast_runs_keys_into_each_other() {
     each_with(config, async |world: World| {
         world.apply(toml).await;
         let view = world.view("v").await;
-        let text = |it: [&str; 2]| Arc::new(arrow_array::StringArray::from(it.to_vec())) as ArrayRef;
+        let text =
+            |it: [&str; 2]| Arc::new(arrow_array::StringArray::from(it.to_vec())) as ArrayRef;
         let rows = RecordBatch::try_from_iter([
             ("a", text(["1", "11"])),
             ("b", text(["11", "1"])),
@@ -249,7 +258,8 @@ async fn feast_runs_keys_into_each_other() {
         let rows = Rows::new(&view, rows.unwrap(), world.features.config()).unwrap();
         world.db.write(move |tx: &mut Tx<'_>| append(tx, &rows)).await.unwrap();
         let at = world.db.now().to_string();
-        let moments = json!({"a": ["1", "11", "1"], "b": ["11", "1", "1"], "event_timestamp": [at, at, at]});
+        let moments =
+            json!({"a": ["1", "11", "1"], "b": ["11", "1", "1"], "event_timestamp": [at, at, at]});
         let set =
             ok(world.post("/training-sets", json!({"features": ["v"], "moments": moments})).await);
         world.features.make_training_sets().await.unwrap();
@@ -324,7 +334,8 @@ async fn pushes_count_from_when_they_came_on_top_of_files_and_gathered_or_not() 
 #[tokio::test]
 async fn a_set_knows_what_it_was_made_of() {
     let first: &[Row] = &[(1, 10, 10, Some(5))];
-    let lake = Lake::new(&[("stats-1.parquet", first), ("stats-2.parquet", &[(2, 10, 10, Some(6))])]);
+    let lake =
+        Lake::new(&[("stats-1.parquet", first), ("stats-2.parquet", &[(2, 10, 10, Some(6))])]);
     each_with(lake.config(), async |world: World| {
         world.apply(STATS).await;
         let asked = [(1, 12), (2, 12)];
@@ -389,9 +400,13 @@ async fn what_cannot_be_made_says_why() {
         write(&path, &batch(&[]).project(&[0, 1, 2, 3]).unwrap());
         assert!(fails().await.contains("stats.rate in lake/stats.parquet"));
         let wrong = batch(&[(1, 10, 10, Some(5))]);
-        let columns = [("trips", wrong.column(4).clone()), ("driver_id", wrong.column(0).clone()),
-            ("event_timestamp", wrong.column(1).clone()), ("created", wrong.column(2).clone()),
-            ("rate", wrong.column(4).clone())];
+        let columns = [
+            ("trips", wrong.column(4).clone()),
+            ("driver_id", wrong.column(0).clone()),
+            ("event_timestamp", wrong.column(1).clone()),
+            ("created", wrong.column(2).clone()),
+            ("rate", wrong.column(4).clone()),
+        ];
         write(&path, &RecordBatch::try_from_iter(columns).unwrap());
         assert!(fails().await.contains("Float64"));
         std::fs::remove_file(&path).unwrap();
@@ -456,7 +471,8 @@ async fn what_is_wrong_with_a_request_is_named() {
 /// The whole way against the definition of the join, looked up row by row.
 #[tokio::test]
 async fn any_history_answers_as_the_definition_says() {
-    let rows = prop::collection::vec((0..4_i64, 0..40_i64, 0..50_i64, prop::option::of(0..99_i64)), 1..80);
+    let rows =
+        prop::collection::vec((0..4_i64, 0..40_i64, 0..50_i64, prop::option::of(0..99_i64)), 1..80);
     let asked = prop::collection::vec((0..5_i64, 0..45_i64), 1..60);
     let cases = (rows.clone(), rows, asked, prop::option::of(0..50_i64), any::<bool>());
     let lake = Lake::new(&[]);
@@ -482,7 +498,8 @@ async fn any_history_answers_as_the_definition_says() {
                         && at - event <= 7
                 };
                 let rows: Vec<_> = all.iter().enumerate().collect();
-                let best = rows.iter().filter(fits).max_by_key(|(place, row)| (row.1, row.2, *place));
+                let best =
+                    rows.iter().filter(fits).max_by_key(|(place, row)| (row.1, row.2, *place));
                 best.and_then(|(_, row)| row.3)
             };
             let expected: Vec<_> = asked.iter().map(answer).collect();
