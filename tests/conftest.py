@@ -15,6 +15,10 @@ collect_ignore = [] if _mlflow and _mlflow.origin else ["mlflow"]
 # The same for the stock clients of inference servers: `make test-serving`.
 if not any(importlib.util.find_spec(name) for name in ("tritonclient", "kserve")):
     collect_ignore.append("serving")
+# And for the stock Feast SDK: `make test-feast`.
+_feast = importlib.util.find_spec("feast")
+if not (_feast and _feast.origin):
+    collect_ignore.append("feast")
 
 # A single address sends everything here, so the limits meant for strangers are set aside; the
 # tests of those limits start servers of their own.

@@ -25,6 +25,8 @@ FEATURES = {
     "services": [{"name": "thing", "features": ["thing:value"]}],
 }
 
+FEATURE_ROWS = {"key": [1], "value": [0.5], "event_timestamp": ["2026-01-01T00:00:00Z"]}
+
 # What to send so that the request is judged rather than refused as malformed.
 BODIES = {
     ("post", "/v1/tenants"): {"name": "fresh-tenant"},
@@ -57,6 +59,13 @@ BODIES = {
     ("post", "/api/features/apply"): FEATURES,
     ("post", "/api/features/training-sets"): {
         "service": "thing", "moments": {"key": [1], "event_timestamp": ["2026-01-01T00:00:00Z"]}},
+    ("post", "/api/features/online"): {"features": ["thing:value"], "entities": {"key": [1]}},
+    ("post", "/api/features/push"): {"view": "thing", "columns": FEATURE_ROWS},
+    ("post", "/get-online-features"): {"feature_service": "thing", "entities": {"key": [1]}},
+    ("post", "/push"): {"push_source_name": "thing", "df": FEATURE_ROWS},
+    ("post", "/write-to-online-store"): {"feature_view_name": "thing", "df": FEATURE_ROWS},
+    ("post", "/materialize"): {"feature_views": ["thing"], "disable_event_timestamp": True},
+    ("post", "/materialize-incremental"): {"feature_views": ["thing"], "end_ts": "2026-01-02T00:00:00Z"},
     ("post", f"{PROJECT}/endpoints/{{name}}/outcomes"): {
         "outcomes": [{"prediction": "01999d2c-0000-7000-8000-00000000000a", "value": 1.0}]},
 }
@@ -158,7 +167,7 @@ def is_question(path):
     """MLflow asks some questions by POST."""
     return path.rsplit("/", 1)[-1] in ("search", "search-datasets", "get-latest-versions", "batchGetInfos", "metrics",
                                         "calculate-filter-correlation", "check", "files", "marks", "infer",
-                                        "invocations", "index", "graphql", "requests")
+                                        "invocations", "index", "graphql", "requests", "online", "get-online-features")
 
 
 def test_every_refusal_is_on_record(stage):

@@ -1,12 +1,13 @@
-//! `/get-online-features`, `/push`, `/write-to-online-store`.
+//! `/get-online-features`, `/push`, `/write-to-online-store`, `/materialize`.
 
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use falaj_base::{Error, Result, code};
+use falaj_base::{Error, Result, Timestamp, code};
 use falaj_mlflow::{Api, Call, Places};
+use falaj_online::moment;
 use falaj_web::{Doc, Endpoint};
 use http::{HeaderValue, Method, header};
 use serde::Deserialize;
@@ -14,7 +15,7 @@ use serde::Deserialize;
 use super::error::{About, reply};
 use super::write::{Style, write};
 use crate::online::body::{self, Columnar};
-use crate::online::{Columns, To, Wanted};
+use crate::online::{Columns, To, Wanted, Window};
 use crate::{FEATURE_ONLINE, FEATURE_WRITE, Features};
 
 const fn doc(summary: &'static str) -> Doc {
@@ -26,10 +27,14 @@ pub(crate) fn routes(features: Arc<Features>, places: Places) -> Vec<Endpoint> {
     const READ: Doc = doc("Read the latest values of features, in Feast's words");
     const PUSH: Doc = doc("Push rows to the views of a push source, in Feast's words");
     const WRITE: Doc = doc("Push rows to a feature view, in Feast's words");
+    const ALL: Doc = doc("Bring rows of sources into the online store, in Feast's words");
+    const MORE: Doc = doc("The same from where the last time ended, in Feast's words");
     Api::new(features, places)
         .stream(Method::POST, "/get-online-features", &FEATURE_ONLINE, READ, get)
         .stream(Method::POST, "/push", &FEATURE_WRITE, PUSH, push)
         .stream(Method::POST, "/write-to-online-store", &FEATURE_WRITE, WRITE, write_online)
+        .stream(Method::POST, "/materialize", &FEATURE_WRITE, ALL, materialize)
+        .stream(Method::POST, "/materialize-incremental", &FEATURE_WRITE, MORE, incremental)
         .into()
 }
 
@@ -85,7 +90,8 @@ fn json(body: Body) -> Response {
 
 #[derive(Debug, Deserialize)]
 struct Push {
-    push_source_name: String,
+    #[serde(rename = "push_source_name")]
+    source: String,
     df: Columns,
     #[serde(default)]
     to: Option<String>,
@@ -105,7 +111,7 @@ async fn push(s: Arc<Features>, call: Call, request: Request) -> Result<Response
                 return Err(Error::invalid("to", other, "online, online_and_offline"));
             }
         }
-        let to = To::Source(push.push_source_name);
+        let to = To::Source(push.source);
         s.push(&call.ctx, &call.place, &to, &push.df).await?;
         Ok(Response::new(Body::empty()))
     };
@@ -126,4 +132,70 @@ async fn write_online(s: Arc<Features>, call: Call, request: Request) -> Result<
         Ok(json(Body::from("null")))
     };
     Ok(work.await.unwrap_or_else(|error| reply(&error, About::View)))
+}
+
+/// Moments are read as Feast writes them, with or without an offset.
+fn moment(field: &str, text: Option<&str>) -> Result<Timestamp> {
+    let shown = text.unwrap_or("absent");
+    let read = text.and_then(moment::read).map(Timestamp::from_micros);
+    read.ok_or_else(|| Error::invalid(field, shown, "a time like 2026-01-31T09:00:00Z"))
+}
+
+#[derive(Debug, Deserialize)]
+struct Materialize {
+    #[serde(default)]
+    start_ts: Option<String>,
+    #[serde(default)]
+    end_ts: Option<String>,
+    #[serde(default)]
+    feature_views: Option<Vec<String>>,
+    #[serde(default)]
+    disable_event_timestamp: bool,
+}
+
+async fn materialize(s: Arc<Features>, call: Call, request: Request) -> Result<Response> {
+    let work = async {
+        let asked: Materialize = body::read(request).await?;
+        let window = if asked.disable_event_timestamp {
+            Window::Everything
+        } else {
+            let start = moment("start_ts", asked.start_ts.as_deref())?;
+            let end = moment("end_ts", asked.end_ts.as_deref())?;
+            if start >= end {
+                return Err(Error::invalid("start_ts", start, format!("a time before {end}")));
+            }
+            Window::Between(start, end)
+        };
+        bring(&s, &call, asked.feature_views.as_deref(), window).await
+    };
+    Ok(work.await.unwrap_or_else(|error| reply(&error, About::View)))
+}
+
+#[derive(Debug, Deserialize)]
+struct Incremental {
+    end_ts: String,
+    #[serde(default)]
+    feature_views: Option<Vec<String>>,
+}
+
+async fn incremental(s: Arc<Features>, call: Call, request: Request) -> Result<Response> {
+    let work = async {
+        let asked: Incremental = body::read(request).await?;
+        let window = Window::Until(moment("end_ts", Some(&asked.end_ts))?);
+        bring(&s, &call, asked.feature_views.as_deref(), window).await
+    };
+    Ok(work.await.unwrap_or_else(|error| reply(&error, About::View)))
+}
+
+/// Feast says nothing; how many rows were brought does no harm to its clients.
+async fn bring(
+    s: &Features,
+    call: &Call,
+    views: Option<&[String]>,
+    window: Window,
+) -> Result<Response> {
+    let brought = s.materialize(&call.ctx, &call.place, views, window).await?;
+    let told = brought.iter().map(|one| (one.view.name().to_string(), one.rows.into()));
+    let told: serde_json::Map<_, _> = told.collect();
+    Ok(json(Body::from(serde_json::json!({ "rows": told }).to_string())))
 }

@@ -5,6 +5,7 @@
 //! | `/get-online-features` | the latest values, column by column |
 //! | `/push` | rows for every view of a push source |
 //! | `/write-to-online-store` | rows for one view |
+//! | `/materialize`, `/materialize-incremental` | rows of sources, within a window of time |
 //!
 //! Must hold: what Feast gets wrong we do not repeat. A value that is too old is null and
 //! `OUTSIDE_MAX_AGE`, an entity without a row `NOT_FOUND`, a stored null `NULL_VALUE`; an older event

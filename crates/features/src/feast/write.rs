@@ -54,9 +54,10 @@ fn names(answer: &Answer, style: Style) -> Result<Vec<String>> {
     for view in &answer.views {
         for &field in &view.picked.fields {
             let name = &view.picked.shape.fields[field].0;
-            names.push(match style.full_names {
-                true => format!("{}__{name}", view.picked.view.name()),
-                false => name.clone(),
+            names.push(if style.full_names {
+                format!("{}__{name}", view.picked.view.name())
+            } else {
+                name.clone()
             });
         }
     }

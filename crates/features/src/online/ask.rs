@@ -62,14 +62,13 @@ impl Features {
                 one.view.name() == &reference.view
                     && reference.version.is_none_or(|version| version == one.view.version())
             };
-            let place = match picked.iter().position(of) {
-                Some(place) => place,
-                None => {
-                    let view = self.view_for(ctx, project, &catalog, reference).await?;
-                    let shape = self.shelf().shape(view.id(), view.form())?;
-                    picked.push(Picked { view, shape, fields: Vec::new() });
-                    picked.len() - 1
-                }
+            let place = if let Some(place) = picked.iter().position(of) {
+                place
+            } else {
+                let view = self.view_for(ctx, project, &catalog, reference).await?;
+                let shape = self.shelf().shape(view.id(), view.form())?;
+                picked.push(Picked { view, shape, fields: Vec::new() });
+                picked.len() - 1
             };
             choose(&mut picked[place], reference)?;
         }
@@ -159,15 +158,10 @@ async fn service(
 fn choose(picked: &mut Picked, reference: &Reference) -> Result<()> {
     let chosen = match &reference.feature {
         None => (0..picked.shape.fields.len()).collect(),
-        Some(name) => match picked.shape.field(name.as_str()) {
-            Some(field) => vec![field],
-            None => {
-                let known: Vec<_> = picked.shape.fields.iter().map(|(name, _)| &name[..]).collect();
-                let text =
-                    format!("`{reference}` names no feature; the view has {}", known.join(", "));
-                return Err(Error::new(&code::NOT_FOUND, text).at("features"));
-            }
-        },
+        Some(name) => {
+            let field = picked.shape.field(name.as_str());
+            vec![field.ok_or_else(|| no_feature(picked, reference))?]
+        }
     };
     for field in chosen {
         if !picked.fields.contains(&field) {
@@ -175,4 +169,10 @@ fn choose(picked: &mut Picked, reference: &Reference) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn no_feature(picked: &Picked, reference: &Reference) -> Error {
+    let known: Vec<_> = picked.shape.fields.iter().map(|(name, _)| name.as_str()).collect();
+    let text = format!("`{reference}` names no feature; the view has {}", known.join(", "));
+    Error::new(&code::NOT_FOUND, text).at("features")
 }

@@ -5,7 +5,7 @@
 //! | `shape`, `rows` | a version of a view, and rows, as the store has them |
 //! | `shelf` | the store, kept up with the log of pushes |
 //! | `ask`, `answer` | which features of which entities, and what was found |
-//! | `push` | rows on their way in |
+//! | `push`, `materialize` | rows on their way in: one by one, and from their sources |
 //! | `http`, `body` | our own routes; Feast's are in `feast` |
 //!
 //! Must hold:
@@ -21,6 +21,7 @@ mod ask;
 pub(crate) mod body;
 pub mod config;
 pub(crate) mod http;
+pub(crate) mod materialize;
 mod push;
 mod rows;
 mod shape;
@@ -29,5 +30,6 @@ mod shelf;
 pub(crate) use answer::{Answer, Found, Status};
 pub(crate) use ask::Wanted;
 pub use config::OnlineConfig;
+pub(crate) use materialize::{Underway, Window};
 pub(crate) use push::{Columns, To};
 pub(crate) use shelf::Shelf;

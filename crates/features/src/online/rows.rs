@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Float32Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
 };
-use arrow_array::{Array, ArrayRef, ListArray, RecordBatch};
+use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, TimestampMicrosecondArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field};
 use falaj_base::{Error, Result, code};
@@ -18,33 +18,78 @@ use crate::schema;
 
 /// Packs the rows of a batch that has the columns of [`schema::rows`].
 pub(crate) fn pack(shape: &Shape, batch: &RecordBatch, known: i64, log: u64) -> Result<Batch> {
-    let column = |name: &str| {
-        batch.column_by_name(name).ok_or_else(|| {
-            Error::new(&code::INTEGRITY, format!("kept rows lack the column {name}"))
-        })
-    };
-    let events = column(&shape.event_time)?;
-    let events = events.as_primitive_opt::<TimestampMicrosecondType>().ok_or_else(unlike)?;
-    let keys = shape.keys.iter().map(|(name, kind)| Ok((column(name)?, *kind)));
-    let keys = keys.collect::<Result<Vec<_>>>()?;
-    let fields = shape.fields.iter().map(|(name, kind)| Ok((column(name)?, *kind)));
-    let fields = fields.collect::<Result<Vec<_>>>()?;
+    let columns = Columns::of(shape, batch)?;
     let mut packed = Batch::new();
-    let (mut key, mut values) = (Vec::new(), Vec::new());
     for row in 0..batch.num_rows() {
-        key.clear();
-        for (column, kind) in &keys {
-            key.push(value(column, row, *kind)?);
-        }
-        values.clear();
-        for (column, kind) in &fields {
-            values.push(value(column, row, *kind)?);
-        }
         let number = u32::try_from(row).map_err(Error::internal)?;
-        let stamp = Stamp { event: events.value(row), known, log, row: number };
-        packed.put(shape.key(key.iter())?, shape.layout.pack(stamp, &values)?);
+        let stamp = Stamp { event: columns.events.value(row), known, log, row: number };
+        columns.put(row, stamp, &mut packed)?;
     }
     Ok(packed)
+}
+
+/// Packs those whose events lie within a window, both ends included; tells how many. Rows of one
+/// table are told apart by their place in it, which begins at `first`.
+pub(crate) fn pack_some(
+    shape: &Shape,
+    batch: &RecordBatch,
+    known: &TimestampMicrosecondArray,
+    (start, end): (i64, i64),
+    first: u64,
+    packed: &mut Batch,
+) -> Result<u64> {
+    let columns = Columns::of(shape, batch)?;
+    let mut count = 0;
+    for row in 0..batch.num_rows() {
+        let event = columns.events.value(row);
+        if (start..=end).contains(&event) {
+            let stamp = Stamp { event, known: known.value(row), log: first + row as u64, row: 0 };
+            columns.put(row, stamp, packed)?;
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+/// The columns of a batch, found.
+struct Columns<'a> {
+    shape: &'a Shape,
+    keys: Vec<(&'a ArrayRef, Kind)>,
+    fields: Vec<(&'a ArrayRef, Kind)>,
+    events: &'a TimestampMicrosecondArray,
+}
+
+impl<'a> Columns<'a> {
+    fn of(shape: &'a Shape, batch: &'a RecordBatch) -> Result<Self> {
+        let column = |name: &str| {
+            batch.column_by_name(name).ok_or_else(|| {
+                Error::new(&code::INTEGRITY, format!("kept rows lack the column {name}"))
+            })
+        };
+        let events = column(&shape.event_time)?;
+        let found = |columns: &[(String, Kind)]| {
+            columns
+                .iter()
+                .map(|(name, kind)| Ok((column(name)?, *kind)))
+                .collect::<Result<Vec<_>>>()
+        };
+        Ok(Self {
+            shape,
+            keys: found(&shape.keys)?,
+            fields: found(&shape.fields)?,
+            events: events.as_primitive_opt::<TimestampMicrosecondType>().ok_or_else(unlike)?,
+        })
+    }
+
+    fn put(&self, row: usize, stamp: Stamp, packed: &mut Batch) -> Result<()> {
+        let values = |columns: &[(&ArrayRef, Kind)]| {
+            columns.iter().map(|(column, kind)| value(column, row, *kind)).collect()
+        };
+        let (key, fields): (Result<Vec<_>>, Result<Vec<_>>) =
+            (values(&self.keys), values(&self.fields));
+        packed.put(self.shape.key(key?.iter())?, self.shape.layout.pack(stamp, &fields?)?);
+        Ok(())
+    }
 }
 
 fn unlike() -> Error {
