@@ -5,7 +5,9 @@
 //! was pushed meanwhile stays if it is newer. How far a view was brought is remembered once
 //! everything lasts.
 //!
-//! Must hold: a window includes both its ends. Nothing is acknowledged that a crash could undo.
+//! Must hold: a window includes both its ends; a row that became known within it belongs to it as
+//! well, however old its event is, and one that is not known yet does not. Nothing is acknowledged
+//! that a crash could undo.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +23,7 @@ use falaj_store::record::Change;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::rows::pack_some;
+use super::rows::{Within, pack_some};
 use super::shape::Shape;
 use crate::definition::form::Noun;
 use crate::definition::{Catalog, VersionId, ViewVersion, resource, shown};
@@ -53,7 +55,7 @@ pub(crate) enum Window {
 #[derive(Clone, Debug)]
 pub(crate) struct Brought {
     pub(crate) view: ViewVersion,
-    /// Rows within the window.
+    /// How many rows that were.
     pub(crate) rows: u64,
 }
 
@@ -139,7 +141,8 @@ impl Features {
         let _guard = StopOnDrop(stopped.clone());
         let stop = Stop { stopped, deadline: Instant::now() + self.config().max_time.get() };
         let (give, mut take) = mpsc::channel(WAITING);
-        let reading = blocking(move || read(&history, &shape, (start, end), &stop, &give));
+        let within = Within { start, end, now: now.micros() };
+        let reading = blocking(move || read(&history, &shape, within, &stop, &give));
         let applying = async {
             while let Some(batch) = take.recv().await {
                 store.apply(batch).await?;
@@ -164,7 +167,7 @@ impl Features {
 fn read(
     history: &History,
     shape: &Shape,
-    (start, end): (i64, i64),
+    within: Within,
     stop: &Stop,
     give: &mpsc::Sender<Batch>,
 ) -> Result<u64> {
@@ -172,7 +175,7 @@ fn read(
     let mut batch = Batch::new();
     let gone = || Error::internal("nobody applies the rows");
     history.rows(stop, |records: &RecordBatch, known: &TimestampMicrosecondArray| {
-        rows += pack_some(shape, records, known, (start, end), first, &mut batch)?;
+        rows += pack_some(shape, records, known, within, first, &mut batch)?;
         first += records.num_rows() as u64;
         if batch.bytes() >= BYTES_AT_ONCE {
             give.blocking_send(std::mem::take(&mut batch)).map_err(|_| gone())?;

@@ -28,23 +28,40 @@ pub(crate) fn pack(shape: &Shape, batch: &RecordBatch, known: i64, log: u64) -> 
     Ok(packed)
 }
 
-/// Packs those whose events lie within a window, both ends included; tells how many. Rows of one
-/// table are told apart by their place in it, which begins at `first`.
+/// Which rows of a source are brought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Within {
+    /// Events from here on, and those that became known from here on.
+    pub(crate) start: i64,
+    /// Events up to here, this one included.
+    pub(crate) end: i64,
+    /// What is known by now.
+    pub(crate) now: i64,
+}
+
+impl Within {
+    fn holds(self, event: i64, known: i64) -> bool {
+        event <= self.end && known <= self.now && (event >= self.start || known >= self.start)
+    }
+}
+
+/// Packs those that are wanted; tells how many. Rows of one source are told apart by their place in
+/// it, which begins at `first`, and give way to those that were pushed.
 pub(crate) fn pack_some(
     shape: &Shape,
     batch: &RecordBatch,
     known: &TimestampMicrosecondArray,
-    (start, end): (i64, i64),
+    within: Within,
     first: u64,
     packed: &mut Batch,
 ) -> Result<u64> {
     let columns = Columns::of(shape, batch)?;
     let mut count = 0;
     for row in 0..batch.num_rows() {
-        let event = columns.events.value(row);
-        if (start..=end).contains(&event) {
-            let stamp = Stamp { event, known: known.value(row), log: first + row as u64, row: 0 };
-            columns.put(row, stamp, packed)?;
+        let (event, known) = (columns.events.value(row), known.value(row));
+        if within.holds(event, known) {
+            let place = u32::try_from(first + row as u64).unwrap_or(u32::MAX);
+            columns.put(row, Stamp { event, known, log: 0, row: place }, packed)?;
             count += 1;
         }
     }

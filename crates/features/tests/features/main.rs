@@ -4,6 +4,7 @@
 
 mod definitions;
 mod history;
+mod materialize;
 mod online;
 mod training;
 mod world;

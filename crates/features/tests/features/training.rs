@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use super::world::{World, each_with, ok};
 
-const STATS: &str = r#"
+pub(crate) const STATS: &str = r#"
 [[entity]]
 name = "driver"
 join_keys = [{ name = "driver_id", type = "int64" }]
@@ -59,9 +59,9 @@ features = ["stats:trips", "pushed:rate"]
 "#;
 
 /// Key, event, known, trips.
-type Row = (i64, i64, i64, Option<i64>);
+pub(crate) type Row = (i64, i64, i64, Option<i64>);
 
-fn moment(second: i64) -> String {
+pub(crate) fn moment(second: i64) -> String {
     Timestamp::from_micros(second * 1_000_000).to_string()
 }
 
@@ -96,10 +96,10 @@ fn write(path: &Path, batch: &RecordBatch) {
     writer.close().unwrap();
 }
 
-struct Lake(tempfile::TempDir);
+pub(crate) struct Lake(tempfile::TempDir);
 
 impl Lake {
-    fn new(files: &[(&str, &[Row])]) -> Self {
+    pub(crate) fn new(files: &[(&str, &[Row])]) -> Self {
         let lake = Self(tempfile::tempdir().unwrap());
         for (name, rows) in files {
             write(&lake.0.path().join(name), &batch(rows));
@@ -107,7 +107,7 @@ impl Lake {
         lake
     }
 
-    fn config(&self) -> FeaturesConfig {
+    pub(crate) fn config(&self) -> FeaturesConfig {
         let root = SourceRoot {
             name: "lake".parse().unwrap(),
             path: self.0.path().to_owned(),
@@ -125,7 +125,7 @@ impl Lake {
 }
 
 /// Asks, makes, downloads.
-async fn joined(world: &World, asked: &[(i64, i64)], more: Value) -> RecordBatch {
+pub(crate) async fn joined(world: &World, asked: &[(i64, i64)], more: Value) -> RecordBatch {
     let set = made(world, asked, more).await;
     assert_eq!(set["state"], "ready", "{set}");
     table(world, set["id"].as_str().unwrap()).await
