@@ -91,14 +91,19 @@ impl Library {
         }
     }
 
+    /// Whether everything up to `epoch` was read.
+    pub(super) fn is_fresh(&self, epoch: u64) -> bool {
+        self.epoch.load(Ordering::Acquire) >= epoch
+    }
+
     /// Reads what changed, unless everything up to `epoch` was read before. The caller took
     /// `epoch` before this call, so a change behind it has committed and will be seen.
     pub(super) async fn refresh(&self, epoch: u64) -> Result<()> {
-        if self.epoch.load(Ordering::Acquire) >= epoch {
+        if self.is_fresh(epoch) {
             return Ok(());
         }
         let mut revision = self.revision.lock().await;
-        if self.epoch.load(Ordering::Acquire) >= epoch {
+        if self.is_fresh(epoch) {
             return Ok(());
         }
         let since = *revision;

@@ -117,16 +117,19 @@ pub(super) type Key = (u64, u64);
 #[derive(Debug, Default)]
 pub(super) struct KeyMaker(RandomState, RandomState);
 
-struct Both<A, B>(A, B);
+/// How many bytes most questions come to.
+const USUAL: usize = 512;
 
-impl<A: Hasher, B: Hasher> Hasher for Both<A, B> {
+/// Takes down what is hashed: in one piece it is hashed several times faster than in many.
+struct Gathered(Vec<u8>);
+
+impl Hasher for Gathered {
     fn write(&mut self, bytes: &[u8]) {
-        self.0.write(bytes);
-        self.1.write(bytes);
+        self.0.extend_from_slice(bytes);
     }
 
     fn finish(&self) -> u64 {
-        self.0.finish()
+        0
     }
 }
 
@@ -140,7 +143,7 @@ impl KeyMaker {
         version: (u64, u64),
         with_source: bool,
     ) -> Key {
-        let mut hasher = Both(self.0.build_hasher(), self.1.build_hasher());
+        let mut hasher = Gathered(Vec::with_capacity(USUAL));
         version.hash(&mut hasher);
         let principal = question.principal;
         principal.id.hash(&mut hasher);
@@ -167,6 +170,11 @@ impl KeyMaker {
         if with_source {
             question.situation.source.hash(&mut hasher);
         }
-        (hasher.0.finish(), hasher.1.finish())
+        let hashed = |state: &RandomState| {
+            let mut keyed = state.build_hasher();
+            keyed.write(&hasher.0);
+            keyed.finish()
+        };
+        (hashed(&self.0), hashed(&self.1))
     }
 }

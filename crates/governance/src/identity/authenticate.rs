@@ -24,6 +24,7 @@ use zeroize::Zeroizing;
 use super::cache::{Found, Key, PrincipalCache};
 use super::config::IdentityConfig;
 use super::credential::Credential;
+use super::last::LastCredential;
 use super::limiter::FailureLimiter;
 use super::oidc::{Provider, Providers, Subject};
 use super::origin::Origin;
@@ -105,9 +106,34 @@ impl Authenticator {
         headers: &HeaderMap,
         request: &RequestInfo,
     ) -> Result<Arc<Principal>> {
+        self.authenticate_again(headers, request, &LastCredential::default()).await
+    }
+
+    /// The same, on a connection that may have brought the same credential before.
+    pub async fn authenticate_again(
+        &self,
+        headers: &HeaderMap,
+        request: &RequestInfo,
+        last: &LastCredential,
+    ) -> Result<Arc<Principal>> {
+        if let Some(found) = last.key(headers).and_then(|key| self.remembered(&key)) {
+            return Ok(found.principal);
+        }
+        // Apart, so that the usual way carries no room for the long one.
+        Box::pin(self.authenticate_anew(headers, request, last)).await
+    }
+
+    async fn authenticate_anew(
+        &self,
+        headers: &HeaderMap,
+        request: &RequestInfo,
+        last: &LastCredential,
+    ) -> Result<Arc<Principal>> {
         let credential =
             Credential::of(headers).map_err(|refusal| self.refuse(refusal, "", request))?;
-        Ok(self.prove(&credential, request).await?.principal)
+        let found = self.prove(&credential, request).await?;
+        last.note(headers, self.key(&credential));
+        Ok(found.principal)
     }
 
     /// The configured public address: the origin that browsers must come from.
@@ -123,23 +149,33 @@ impl Authenticator {
         request: &RequestInfo,
     ) -> Result<Found> {
         let key = self.key(credential);
+        if let Some(found) = self.remembered(&key) {
+            return Ok(found);
+        }
         // Read before the database: what is found below can only be filed under an older epoch.
         let epoch = self.epoch.current();
         let now = self.clock.now();
-        let found = if let Some(found) = self.cache.get(&key, epoch, now) {
-            found
-        } else {
-            let (found, end) = self.look_up(credential, request).await?;
-            self.cache.put(key, epoch, found.clone(), now, end);
-            found
-        };
+        let (found, end) = self.look_up(credential, request).await?;
+        self.cache.put(key, epoch, found.clone(), now, end);
+        self.note_use(&found, now);
+        Ok(found)
+    }
+
+    /// Whom a credential was found to stand for, if nothing changed since.
+    fn remembered(&self, key: &Key) -> Option<Found> {
+        let now = self.clock.now();
+        let found = self.cache.get(key, self.epoch.current(), now)?;
+        self.note_use(&found, now);
+        Some(found)
+    }
+
+    fn note_use(&self, found: &Found, now: Timestamp) {
         if let Some(limit) = &found.principal.token {
             self.token_uses.note(limit.id, now);
         }
         if let Some(session) = found.session {
             self.session_uses.note(session, now);
         }
-        Ok(found)
     }
 
     /// Turns away a source that has failed too often.

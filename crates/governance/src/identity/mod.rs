@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `credential`, `token/text` | what a request offers, parsed: pure |
-//! | `authenticate` | from a credential to a principal, with `cache` and `limiter` |
+//! | `authenticate` | from a credential to a principal, with `cache`, `last` and `limiter` |
 //! | `password`, `pepper` | hashing, MACs, sealed cookies |
 //! | `session`, `csrf`, `origin` | browsers |
 //! | `oidc`, `provision` | identity from elsewhere |
@@ -29,6 +29,7 @@ pub mod credential;
 pub mod csrf;
 mod front_door;
 pub mod http;
+mod last;
 mod limiter;
 pub mod oidc;
 pub mod origin;
@@ -54,6 +55,7 @@ pub use authenticate::Authenticator;
 pub use bootstrap::{first_admin, recover_admin_token};
 pub use config::IdentityConfig;
 pub use http::routes;
+pub use last::LastCredential;
 pub use limiter::one_source;
 pub use principal::Account;
 pub use service::Identity;
