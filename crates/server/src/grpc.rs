@@ -3,10 +3,8 @@
 //! Must hold: a refusal by any layer reaches a gRPC caller as a gRPC status, mapped from the same
 //! error kinds as HTTP's. Health is open; reflection, like every service, needs a credential.
 
-use crate::http::Next;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
 use axum::response::Response;
 use falaj_base::error::ALL_CODES;
 use falaj_base::{Code, Error, Result, code};
@@ -56,12 +54,10 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     value.is_some_and(|value| value.starts_with(b"application/grpc"))
 }
 
-/// Answers gRPC callers in their own terms, whichever layer refused them.
-pub(crate) async fn translate(request: Request, next: Next) -> Response {
-    let grpc = is_grpc(request.headers());
-    let response = next.run(request).await;
+/// Answers a gRPC caller in gRPC's own terms, whichever layer refused.
+pub(crate) async fn translate(response: Response) -> Response {
     let problem = response.headers().get(CONTENT_TYPE);
-    if grpc && problem.is_some_and(|kind| kind == "application/problem+json") {
+    if problem.is_some_and(|kind| kind == "application/problem+json") {
         return as_status(response).await;
     }
     response

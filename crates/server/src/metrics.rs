@@ -4,7 +4,7 @@
 //! what a caller wrote, so the number of series is bounded.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use falaj_base::{Error, Result};
@@ -123,10 +123,17 @@ impl Metrics {
         InFlight(self.clone())
     }
 
+    /// Counts a request that was answered, by names that are looked up.
     pub(crate) fn end_request(&self, labels: RequestLabels, took: Duration) {
         let route = RouteLabels { method: labels.method, route: labels.route.clone() };
         self.0.latency.get_or_create(&route).observe(took.as_secs_f64());
         self.0.requests.get_or_create(&labels).inc();
+    }
+
+    /// Where the calls of one route are counted.
+    pub(crate) fn route(&self, method: &Method, route: &str) -> RouteMeter {
+        let labels = RequestLabels::new(method, Some(route), 200);
+        RouteMeter { metrics: self.clone(), labels, usual: OnceLock::new() }
     }
 
     pub(crate) fn count_shed(&self) {
@@ -142,6 +149,34 @@ impl Metrics {
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Metrics")
+    }
+}
+
+/// Counts the calls of one route. What succeeds, as most calls do, is counted without looking for
+/// its series; that is there from the first call on.
+#[derive(Debug)]
+pub(crate) struct RouteMeter {
+    metrics: Metrics,
+    labels: RequestLabels,
+    usual: OnceLock<(Histogram, Counter)>,
+}
+
+impl RouteMeter {
+    pub(crate) fn count(&self, method: &Method, status: u16, took: Duration) {
+        let Self { metrics, labels, usual } = self;
+        // HEAD is answered by the route of GET, and counted as what it is.
+        if status != labels.status || known(method) != labels.method {
+            let labels = RequestLabels { method: known(method), status, ..labels.clone() };
+            return metrics.end_request(labels, took);
+        }
+        let (latency, answered) = usual.get_or_init(|| {
+            let route = RouteLabels { method: labels.method, route: labels.route.clone() };
+            let latency = metrics.0.latency.get_or_create(&route).clone();
+            let answered = metrics.0.requests.get_or_create(labels).clone();
+            (latency, answered)
+        });
+        latency.observe(took.as_secs_f64());
+        answered.inc();
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Must hold: what is still in memory is sent before the process ends ([`Telemetry::flush`]).
 
+mod current;
+
 use std::time::Duration;
 
 use falaj_base::quantity::HumanDuration;
@@ -23,6 +25,9 @@ use tracing_subscriber::filter::{Directive, EnvFilter};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt};
+
+use current::Named;
+pub(crate) use current::{under, within};
 
 /// Logs and traces.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -115,9 +120,13 @@ fn lines(format: LogFormat) -> Box<dyn Layer<Registry> + Send + Sync> {
     match format {
         LogFormat::Text => {
             let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
-            lines.with_ansi(colour).boxed()
+            let text = fmt::format().with_ansi(colour);
+            lines.with_ansi(colour).event_format(Named { lines: text, format }).boxed()
         }
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Json => {
+            let json = fmt::format().json().flatten_event(true);
+            lines.json().event_format(Named { lines: json, format }).boxed()
+        }
     }
 }
 

@@ -4,21 +4,66 @@
 //! be an open door; here the door is found closed: the reply is replaced by an internal error, and
 //! every test that calls the route fails.
 
+use std::convert::Infallible;
+use std::task::{Context, Poll};
+
 use axum::extract::Request;
-use axum::middleware::Next;
 use axum::response::Response;
 use falaj_base::{Access, Action, Ctx, Error, code};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tower::{Layer, Service};
 
 use crate::problem::{Told, problem_response};
 
-/// Runs the handler and lets its success pass only with the action authorised and recorded.
-pub(crate) async fn guard(action: &'static Action, request: Request, next: Next) -> Response {
-    let Some(ctx) = request.extensions().get::<Ctx>().cloned() else {
-        return problem_response(&Error::internal("a guarded route was reached without a context"));
-    };
-    let response = next.run(request).await;
+/// Stands before the handlers of one endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guard(pub(crate) &'static Action);
+
+impl<S> Layer<S> for Guard {
+    type Service = Guarded<S>;
+
+    fn layer(&self, handler: S) -> Guarded<S> {
+        Guarded { action: self.0, handler }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Guarded<S> {
+    action: &'static Action,
+    handler: S,
+}
+
+impl<S> Service<Request> for Guarded<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.handler.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let Some(ctx) = request.extensions().get::<Ctx>().cloned() else {
+            let error = Error::internal("a guarded route was reached without a context");
+            return std::future::ready(Ok(problem_response(&error))).boxed();
+        };
+        let action = self.action;
+        self.handler
+            .call(request)
+            .map(move |answer| answer.map(|it| pass(action, &ctx, it)))
+            .boxed()
+    }
+}
+
+/// Lets a success pass only with the action authorised and recorded.
+fn pass(action: &Action, ctx: &Ctx, response: Response) -> Response {
     if !response.status().is_success() || is_grpc_refusal(&response) {
-        return refused(action, &ctx, response);
+        return refused(action, ctx, response);
     }
     if !ctx.has_authorized(action) {
         let text = format!("{} was answered without being authorised", action.name);

@@ -4,14 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::extract::Request;
-use axum::middleware::from_fn;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use falaj_base::{Action, Ctx, Error, Result};
 use http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 
-use crate::gate::guard;
+use crate::gate::Guard;
 use crate::input::{Input, absent};
 use crate::problem::problem_response;
 use crate::reply::Reply;
@@ -259,7 +258,7 @@ fn guarded(
     doc: DocSource,
     handler: MethodRouter,
 ) -> Endpoint {
-    let handler = handler.layer(from_fn(move |request, next| guard(action, request, next)));
+    let handler = handler.layer(Guard(action));
     Endpoint { method, path, action: Some(action), summary, large: false, doc, handler }
 }
 

@@ -4,12 +4,14 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use falaj_governance::identity::LastCredential;
 use falaj_mlflow::edge;
-use falaj_web::Lifeline;
+use falaj_web::{Lifeline, Stopping};
 use http::{Request, Response, Version};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -21,6 +23,7 @@ use super::activity::Activity;
 use super::config::{LimitsConfig, ServerConfig};
 use super::drain::Drain;
 use super::held::Held;
+use super::middleware::host::LastHost;
 use super::stall::StallGuard;
 use super::untaken::Untaken;
 
@@ -32,12 +35,25 @@ const PING_PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of one HTTP/2 response held for a slow reader.
 const HTTP2_SEND_BUFFER: usize = 64 * 1024;
 
-/// The two ends of a connection; an extension of every request on it.
+/// The two ends of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
     pub address: SocketAddr,
     pub local: SocketAddr,
     pub tls: bool,
+}
+
+/// What requests of one connection have in common; beside each of them.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) peer: Peer,
+    pub(super) drain: Drain,
+    pub(super) stopping: Stopping,
+    pub(super) lifeline: Lifeline,
+    /// The credential that came last.
+    pub(super) last: LastCredential,
+    /// The host that was named last.
+    pub(super) hosts: LastHost,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +84,9 @@ pub(super) fn protocol(
     builder
         .http1()
         .timer(TokioTimer::new())
-        // Measured from the end of the last response: it closes idle connections too.
-        .header_read_timeout(server.header_timeout.get().max(server.idle_timeout.get()))
+        // A head that does not come is silence, which `Activity` measures for both protocols: a timer
+        // for each request besides would tell nothing new.
+        .header_read_timeout(None)
         .max_headers(limits.max_headers)
         .max_buf_size(limits.max_header_size.as_usize());
     builder
@@ -132,7 +149,7 @@ fn note_end(result: Result<(), Box<dyn Error + Send + Sync>>, peer: Peer) {
     }
 }
 
-/// The router as hyper calls it: with the peer beside each request, and each one counted.
+/// The router as hyper calls it: with the line beside each request, and each one counted.
 fn service(
     router: Router,
     peer: Peer,
@@ -146,14 +163,13 @@ fn service(
     Future: Send + 'static,
 > + Send
 + 'static {
-    let (lifeline, stopping) = (Lifeline::default(), drain.stopping());
+    let stopping = drain.stopping();
+    let (lifeline, last, hosts) = Default::default();
+    let line = Arc::new(Line { peer, drain, stopping, lifeline, last, hosts });
     hyper::service::service_fn(move |request: Request<Incoming>| {
         let busy = activity.begin();
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(peer);
-        request.extensions_mut().insert(drain.clone());
-        request.extensions_mut().insert(stopping.clone());
-        request.extensions_mut().insert(lifeline.watch());
+        request.extensions_mut().insert(line.clone());
         // A path is rewritten before it is matched, so this lies around the router, not in it.
         let spoken = edge::hear(&mut request);
         let inference = falaj_serving::oip::edge::is_ours(request.uri().path());

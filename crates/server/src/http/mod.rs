@@ -2,7 +2,7 @@
 //!
 //! Must hold:
 //! - Every request, for REST, gRPC, metrics or a path that does not exist, passes the same layers
-//!   in the same order ([`middleware`]).
+//!   in the same order ([`port`], [`middleware`]).
 //! - A route is closed unless the table says it is public.
 //!
 //! Not here: what the routes do (the domains, through `falaj_web`).
@@ -16,6 +16,7 @@ mod held;
 mod listener;
 mod middleware;
 mod own;
+mod port;
 mod reply;
 mod route;
 mod router;
@@ -30,7 +31,6 @@ pub use drain::Drain;
 pub use health::Readiness;
 pub use listener::Listener;
 pub(crate) use middleware::body::with_whole_bodies;
-pub(crate) use middleware::pipeline::Next;
 pub use own::{ACTIONS, Description, METRICS_READ, SELF_API, module};
 pub use route::{Access, Route, RouteKind};
 pub use router::{App, build, route_table};

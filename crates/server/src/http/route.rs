@@ -3,11 +3,12 @@
 //! Must hold: a route that is not in the table is not public. Forgetting to list one closes it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::MatchedPath;
 use falaj_base::Action;
 use http::Method;
+
+use crate::metrics::{Metrics, RouteMeter};
 
 /// How a route uses the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -49,71 +50,61 @@ pub struct Route {
     pub large: bool,
 }
 
+/// What the layers know about a request's route.
+#[derive(Debug, Default)]
+pub(crate) struct Class {
+    pub(crate) kind: RouteKind,
+    /// Whether anyone may call it.
+    pub(crate) public: bool,
+    /// Whether it takes no credential: it is public, or a signature stands for one.
+    pub(crate) open: bool,
+    /// Whether its bodies may be larger than others.
+    pub(crate) large: bool,
+    /// Whether it is called so often that a line about each success would say nothing.
+    pub(crate) busy: bool,
+    /// Where its calls are counted.
+    pub(crate) meter: Option<RouteMeter>,
+}
+
 /// Every route there is, by path and method.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RouteTable(Arc<HashMap<String, Vec<Route>>>);
+#[derive(Debug, Default)]
+pub(crate) struct RouteTable {
+    rows: HashMap<String, Vec<(Method, Class)>>,
+    /// That of an unknown path and of a wrong method.
+    unknown: Class,
+}
 
 impl RouteTable {
-    pub(crate) fn new(routes: impl IntoIterator<Item = Route>) -> Self {
-        let mut table: HashMap<String, Vec<Route>> = HashMap::new();
-        for route in routes {
-            table.entry(route.path.clone()).or_default().push(route);
-        }
-        Self(Arc::new(table))
-    }
-
-    /// Looks the request up, and notes what was found beside it.
-    pub(crate) fn classify(&self, request: &mut Request) {
-        let found = request
-            .extensions()
-            .get::<MatchedPath>()
-            .and_then(|path| self.find(path.as_str(), request.method()));
-        let class = match found {
-            Some(Route { kind, access, large, .. }) => Class {
-                kind: *kind,
-                large: *large,
-                public: *access == Access::Public,
+    pub(crate) fn new(routes: impl IntoIterator<Item = Route>, metrics: &Metrics) -> Self {
+        let mut table = Self::default();
+        for Route { method, path, access, kind, large } in routes {
+            let class = Class {
+                kind,
+                public: access == Access::Public,
                 open: matches!(access, Access::Public | Access::Signed),
-            },
-            None => Class::default(),
-        };
-        request.extensions_mut().insert(class);
+                large,
+                busy: is_asked_all_the_time(&path),
+                meter: Some(metrics.route(&method, &path)),
+            };
+            table.rows.entry(path).or_default().push((method, class));
+        }
+        table
     }
 
-    /// HEAD is GET without the body, so it is what GET is, unless it has a row of its own.
-    fn find(&self, path: &str, method: &Method) -> Option<&Route> {
-        let routes = self.0.get(path)?;
-        let of = |method: &Method| routes.iter().find(|route| route.method == *method);
-        of(method).or_else(|| if *method == Method::HEAD { of(&Method::GET) } else { None })
-    }
-}
-
-/// What was found; the default is for the unknown path and the wrong method.
-#[derive(Clone, Copy, Debug, Default)]
-struct Class {
-    kind: RouteKind,
-    public: bool,
-    open: bool,
-    large: bool,
-}
-
-impl RouteKind {
-    pub(crate) fn of(request: &Request) -> Self {
-        request.extensions().get::<Class>().copied().unwrap_or_default().kind
+    /// What is known of a request's route. HEAD is GET without the body, so it is what GET is,
+    /// unless it has a row of its own.
+    pub(crate) fn class(&self, path: Option<&MatchedPath>, method: &Method) -> &Class {
+        let rows = path.and_then(|path| self.rows.get(path.as_str()));
+        let of = |method: &Method| rows?.iter().find(|(other, _)| other == method);
+        let head = || if *method == Method::HEAD { of(&Method::GET) } else { None };
+        of(method).or_else(head).map_or(&self.unknown, |(_, class)| class)
     }
 }
 
-/// Whether the request needs no credential: the route is public, or a signature stands for one.
-pub(crate) fn is_open(request: &Request) -> bool {
-    request.extensions().get::<Class>().copied().unwrap_or_default().open
-}
-
-/// Whether the body of the request may be larger than others.
-pub(crate) fn is_large(request: &Request) -> bool {
-    request.extensions().get::<Class>().copied().unwrap_or_default().large
-}
-
-/// Whether the request is for a route that anyone may call.
-pub(crate) fn is_public(request: &Request) -> bool {
-    request.extensions().get::<Class>().copied().unwrap_or_default().public
+/// Balancers ask every few seconds and callers of models thousands of times a second: that all is
+/// well is not news, and a line about it costs as much as a small model's answer. Who asked models
+/// how often is on the audit log.
+fn is_asked_all_the_time(route: &str) -> bool {
+    ["/health/", "/v2/health/"].iter().any(|health| route.starts_with(health))
+        || ["/infer", "/invocations", "/ModelInfer"].iter().any(|ask| route.ends_with(ask))
 }

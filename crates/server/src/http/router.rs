@@ -14,17 +14,14 @@ use http::{Method, Uri};
 
 use super::config::{LimitsConfig, ServerConfig};
 use super::drain::Drain;
-use super::middleware::admit::{Rules, admit};
-use super::middleware::auth::{Door, authenticate};
-use super::middleware::body::{Intake, buffer};
-use super::middleware::context::{self, SharedGate};
-use super::middleware::deadline::{self, Deadlines};
-use super::middleware::pipeline::Pipeline;
+use super::middleware::admit::Rules;
+use super::middleware::auth::Door;
+use super::middleware::body::Intake;
+use super::middleware::deadline::Deadlines;
 use super::middleware::rate::RateLimit;
-use super::middleware::shed::{self, Slots};
-use super::middleware::slow_body::{self, Patience};
-use super::middleware::{catch_panic, idempotency, observe, request_id, security_headers, unread};
+use super::middleware::shed::Slots;
 use super::own::Description;
+use super::port::Port;
 use super::route::{Access, Route, RouteKind, RouteTable};
 use crate::grpc;
 use crate::metrics::Metrics;
@@ -61,40 +58,19 @@ pub fn build(app: App<'_>) -> Result<(Router, Vec<Route>)> {
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method);
 
-    let door = Door { authenticator: app.authenticator, rate: RateLimit::new(app.limits) };
-    let rules = Rules::new(app.server, app.limits, RouteTable::new(rows.iter().cloned()));
-    let layers = to_the_door(app.limits, rules, app.metrics);
-    Ok((to_the_handler(layers, app.limits, app.db, app.gate, door).around(router), rows))
-}
-
-/// From the socket to the door.
-fn to_the_door(limits: &LimitsConfig, rules: Rules, metrics: Metrics) -> Pipeline {
-    Pipeline::default()
-        .then(unread::say_so)
-        .then(request_id::assign)
-        .then_with(metrics.clone(), observe::watch)
-        .then(security_headers::add)
-        .then(grpc::translate)
-        .then(catch_panic::contain)
-        .then_with(rules, admit)
-        .then_with(Slots::new(limits, metrics), shed::limit)
-        .then_with(Deadlines::new(limits), deadline::enforce)
-}
-
-/// From the door to the handler.
-fn to_the_handler(
-    layers: Pipeline,
-    limits: &LimitsConfig,
-    db: Db,
-    gate: Arc<dyn Gate>,
-    door: Door,
-) -> Pipeline {
-    layers
-        .then_with(door, authenticate)
-        .then_with(Patience::new(limits), slow_body::guard)
-        .then_with(Intake::new(limits), buffer)
-        .then_with(db, idempotency::remember)
-        .then_with(SharedGate(gate), context::build)
+    let port = Port {
+        table: RouteTable::new(rows.iter().cloned(), &app.metrics),
+        rules: Rules::new(app.server, app.limits),
+        slots: Slots::new(app.limits, app.metrics.clone()),
+        metrics: app.metrics,
+        deadlines: Deadlines::new(app.limits),
+        door: Door { authenticator: app.authenticator, rate: RateLimit::new(app.limits) },
+        intake: Intake::new(app.limits),
+        db: app.db,
+        gate: app.gate,
+    };
+    // Handlers and what lies around them are put together here, once, not for each request.
+    Ok((port.around(router).with_state(()), rows))
 }
 
 /// Every route of `modules`, for the middleware and for the test that walks them all.

@@ -8,27 +8,32 @@
 
 use std::sync::Arc;
 
-use super::pipeline::{Next, Pipeline};
-use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware::{Next, from_fn};
 use axum::response::Response;
+use axum::{BoxError, Router};
 use falaj_base::quantity::ByteSize;
 use falaj_base::{Error, Result, code};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http::request::Parts;
 use http_body_util::BodyExt;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::budget::{Budget, Reservation};
+use super::slow_body::{Paced, Patience};
 use super::unpack::{Encoding, unpacked};
+use super::unread::Reading;
 use crate::grpc::is_grpc;
 use crate::http::config::LimitsConfig;
 use crate::http::reply::refuse;
-use crate::http::route::{RouteKind, is_large, is_public};
+use crate::http::route::{Class, RouteKind};
 
 /// How much is asked of a decoder at once.
 const CHUNK: usize = 16 * 1024;
+/// How much room is made for a body of which nothing has come yet.
+const BEFOREHAND: usize = 4 * 1024;
 
 /// The limits on bodies of calls.
 #[derive(Debug)]
@@ -37,6 +42,7 @@ pub(crate) struct Intake {
     large: Bounds,
     public: Bounds,
     budget: Budget,
+    patience: Patience,
 }
 
 /// How large one body may be.
@@ -66,16 +72,63 @@ impl Intake {
             large: Bounds { travelling: large, unpacked: large },
             public: Bounds { travelling: public, unpacked: public },
             budget: Budget::new(limits.max_buffered_size.as_usize()),
+            patience: Patience::new(limits),
         }
     }
 
-    async fn read(
+    /// Gives the handler a body that keeps coming and, for a call, is complete, plain and within
+    /// its limits. The reservation is to last as long as the bytes are used.
+    pub(crate) async fn take(
+        &self,
+        mut parts: Parts,
+        body: Body,
+        class: &Class,
+        reading: &mut Reading,
+    ) -> Result<(Request, Option<Reservation>)> {
+        let bounds = match (class.public, class.large) {
+            (true, _) => self.public,
+            (false, true) => self.large,
+            (false, false) => self.known,
+        };
+        // What extractors hold a body to that they read themselves.
+        let limit = DefaultBodyLimit::max(bounds.unpacked.max);
+        if class.kind == RouteKind::Call {
+            let mut body = Paced::new(body, self.patience);
+            let read = self.read(&mut parts.headers, &mut body, bounds).await;
+            if body.has_ended() {
+                reading.end();
+            }
+            let (bytes, held) = read?;
+            let mut request = Request::from_parts(parts, Body::from(bytes));
+            limit.apply(&mut request);
+            return Ok((request, Some(held)));
+        }
+        if class.kind == RouteKind::Stream
+            && let Some(encoding) = Encoding::of(&parts.headers)?
+        {
+            return Err(encoding.not_here());
+        }
+        // A gRPC stream may rest between messages; pings tell whether its client still lives.
+        let rests = body.is_end_stream() || class.kind == RouteKind::Grpc;
+        let body = reading.give(body);
+        let body = if rests { body } else { Body::new(Paced::new(body, self.patience)) };
+        let mut request = Request::from_parts(parts, body);
+        limit.apply(&mut request);
+        Ok((request, None))
+    }
+
+    async fn read<B>(
         &self,
         headers: &mut HeaderMap,
-        body: Body,
+        body: B,
         bounds: Bounds,
-    ) -> Result<(Bytes, Reservation)> {
-        if declared_length(headers).is_some_and(|length| length > bounds.travelling.max as u64) {
+    ) -> Result<(Bytes, Reservation)>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: Into<BoxError>,
+    {
+        let declared = declared_length(headers);
+        if declared.is_some_and(|length| length > bounds.travelling.max as u64) {
             return Err(bounds.travelling.exceeded(""));
         }
         match Encoding::of(headers)? {
@@ -83,15 +136,25 @@ impl Intake {
             Some(encoding) => {
                 headers.remove(CONTENT_ENCODING);
                 headers.remove(CONTENT_LENGTH);
-                let packed = self.read_plain(body, bounds.travelling).await?.0;
-                self.read_unpacked(unpacked(encoding, packed), encoding, bounds.unpacked).await
+                // Apart, so that a plain body carries no room for it.
+                Box::pin(async {
+                    let packed = self.read_plain(body, bounds.travelling).await?.0;
+                    self.read_unpacked(unpacked(encoding, packed), encoding, bounds.unpacked).await
+                })
+                .await
             }
         }
     }
 
-    async fn read_plain(&self, mut body: Body, bound: Bound) -> Result<(Bytes, Reservation)> {
+    async fn read_plain<B>(&self, mut body: B, bound: Bound) -> Result<(Bytes, Reservation)>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: Into<BoxError>,
+    {
         let mut held = self.budget.reserve();
-        let mut bytes = Vec::new();
+        // As much as is announced, within what need not be counted before it comes.
+        let announced = usize::try_from(body.size_hint().lower()).unwrap_or(BEFOREHAND);
+        let mut bytes = Vec::with_capacity(announced.min(BEFOREHAND));
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
             if bytes.len() + data.len() > bound.max {
@@ -138,8 +201,12 @@ impl Bound {
 }
 
 /// The client broke off, or was too slow and was told so.
-fn broken(error: axum::Error) -> Error {
-    match error.into_inner().downcast::<Error>() {
+fn broken(error: impl Into<BoxError>) -> Error {
+    let cause = match error.into().downcast::<axum::Error>() {
+        Ok(error) => error.into_inner(),
+        Err(error) => error,
+    };
+    match cause.downcast::<Error>() {
         Ok(error) => *error,
         Err(cause) => Error::new(&code::MALFORMED_BODY, "the body broke off").caused_by(cause),
     }
@@ -149,36 +216,10 @@ fn declared_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Gives the handler a body that is complete, plain and within its limits.
-pub(crate) async fn buffer(intake: Arc<Intake>, mut request: Request, next: Next) -> Response {
-    // What extractors hold a body to that they read themselves.
-    let bounds = match (is_public(&request), is_large(&request)) {
-        (true, _) => intake.public,
-        (false, true) => intake.large,
-        (false, false) => intake.known,
-    };
-    DefaultBodyLimit::max(bounds.unpacked.max).apply(&mut request);
-    let (mut parts, body) = match RouteKind::of(&request) {
-        RouteKind::Call => request.into_parts(),
-        RouteKind::Grpc | RouteKind::Health => return next.run(request).await,
-        RouteKind::Stream => {
-            return match Encoding::of(request.headers()) {
-                Ok(None) => next.run(request).await,
-                Ok(Some(encoding)) => refuse(encoding.not_here()),
-                Err(error) => refuse(error),
-            };
-        }
-    };
-    match intake.read(&mut parts.headers, body, bounds).await {
-        // The reservation lasts as long as the handler that uses the bytes.
-        Ok((bytes, _held)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
-        Err(error) => refuse(error),
-    }
-}
-
-/// Puts the same around the calls of a router that stands alone; gRPC frames its own bodies.
+/// Puts whole bodies before the calls of a router that stands alone; gRPC frames its own.
 pub(crate) fn with_whole_bodies(calls: Router, limits: &LimitsConfig) -> Router {
-    Pipeline::default().then_with(Intake::new(limits), whole).around(calls)
+    let intake = Arc::new(Intake::new(limits));
+    calls.layer(from_fn(move |request, next| whole(intake.clone(), request, next)))
 }
 
 async fn whole(intake: Arc<Intake>, request: Request, next: Next) -> Response {

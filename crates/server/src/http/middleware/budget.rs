@@ -25,7 +25,7 @@ impl Budget {
 
 /// What one body holds of the budget; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Reservation {
+pub(crate) struct Reservation {
     budget: Budget,
     bytes: usize,
     permit: Option<OwnedSemaphorePermit>,

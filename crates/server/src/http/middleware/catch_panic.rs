@@ -3,19 +3,13 @@
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 
-use super::pipeline::Next;
-use axum::extract::Request;
-use axum::response::Response;
-use falaj_base::Error;
+use falaj_base::{Error, Result};
 use futures::FutureExt;
 
-use crate::http::reply::refuse;
-
-pub(crate) async fn contain(request: Request, next: Next) -> Response {
-    match AssertUnwindSafe(next.run(request)).catch_unwind().await {
-        Ok(response) => response,
-        Err(panic) => refuse(Error::internal(format!("a handler panicked: {}", text(&*panic)))),
-    }
+pub(crate) async fn contain<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
+        Err(Error::internal(format!("a handler panicked: {}", text(&*panic))))
+    })
 }
 
 fn text(panic: &(dyn Any + Send)) -> &str {

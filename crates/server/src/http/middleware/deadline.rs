@@ -6,18 +6,13 @@
 //!
 //! Must hold: a caller without a credential cannot ask for more time than `public_deadline`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::pipeline::Next;
-use axum::extract::Request;
-use axum::response::Response;
 use falaj_base::{Error, Result, code};
 use http::HeaderMap;
 
 use crate::http::config::LimitsConfig;
-use crate::http::reply::refuse;
-use crate::http::route::{RouteKind, is_public};
+use crate::http::route::RouteKind;
 
 /// How long a request may take.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +33,12 @@ impl Deadlines {
 
     /// What the request asks for, cut to what it may; a transfer that asks for nothing takes as
     /// long as it moves (the body's own timeouts watch over it).
-    fn of(&self, headers: &HeaderMap, kind: RouteKind, public: bool) -> Result<Option<Duration>> {
+    pub(crate) fn of(
+        &self,
+        headers: &HeaderMap,
+        kind: RouteKind,
+        public: bool,
+    ) -> Result<Option<Duration>> {
         match (requested(headers)?, kind) {
             (wish, _) if public => Ok(Some(wish.map_or(self.public, |wish| wish.min(self.public)))),
             (Some(wish), _) => Ok(Some(wish.min(self.max))),
@@ -48,17 +48,15 @@ impl Deadlines {
     }
 }
 
-/// Ends the request at its deadline.
-pub(crate) async fn enforce(deadlines: Arc<Deadlines>, request: Request, next: Next) -> Response {
-    let (kind, public) = (RouteKind::of(&request), is_public(&request));
-    let limit = match deadlines.of(request.headers(), kind, public) {
-        Ok(None) => return next.run(request).await,
-        Ok(Some(limit)) => limit,
-        Err(error) => return refuse(error),
-    };
-    tokio::time::timeout(limit, next.run(request)).await.unwrap_or_else(|_| {
+/// Ends the work at its deadline.
+pub(crate) async fn within<T>(
+    limit: Option<Duration>,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let Some(limit) = limit else { return work.await };
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
         let message = format!("no answer within {} ms", limit.as_millis());
-        refuse(Error::new(&code::DEADLINE_EXCEEDED, message))
+        Err(Error::new(&code::DEADLINE_EXCEEDED, message))
     })
 }
 

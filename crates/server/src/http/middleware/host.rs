@@ -5,11 +5,12 @@
 //! allow-listed. An address needs no list: no name was resolved to reach it.
 
 use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
 
 use falaj_base::{Error, Result, code};
 use http::header::HOST;
 use http::uri::Authority;
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, HeaderValue, Uri};
 
 use crate::http::connection::Peer;
 
@@ -46,6 +47,29 @@ impl Hosts {
                     || self.names.iter().any(|name| name == bare)
             }
             Err(_) => self.names.contains(&host),
+        }
+    }
+}
+
+/// The host that a connection named last and was found to be ours: most name one for ever.
+#[derive(Debug, Default)]
+pub(crate) struct LastHost(Mutex<Option<(HeaderValue, Authority)>>);
+
+impl LastHost {
+    /// The host of a request, if it is the same again and named once.
+    pub(crate) fn known(&self, uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+        let mut given = headers.get_all(HOST).iter();
+        let (value, None, None) = (given.next()?, given.next(), uri.authority()) else {
+            return None;
+        };
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|(last, _)| last == value).map(|(_, host)| host.clone())
+    }
+
+    pub(crate) fn note(&self, headers: &HeaderMap, host: &Authority) {
+        if let Some(value) = headers.get(HOST).filter(|value| *value == host.as_str()) {
+            let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            *last = Some((value.clone(), host.clone()));
         }
     }
 }
@@ -131,5 +155,26 @@ mod tests {
         assert!(hosts.check(&absolute, &headers, &peer()).is_err(), "two that differ");
         headers.append(HOST, "localhost".parse().unwrap());
         assert!(hosts.check(&Uri::from_static("/"), &headers, &peer()).is_err(), "two headers");
+    }
+
+    #[test]
+    fn a_host_is_known_again_only_by_the_very_same_words() {
+        let last = LastHost::default();
+        let headers = |hosts: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(HOST, HeaderValue::from_static(host));
+            }
+            headers
+        };
+        let (path, whole) = (Uri::from_static("/v1"), Uri::from_static("http://localhost/v1"));
+        let once = headers(&["localhost"]);
+        assert_eq!(last.known(&path, &once), None);
+        last.note(&once, &Authority::from_static("localhost"));
+        assert_eq!(last.known(&path, &once).unwrap(), "localhost");
+        assert_eq!(last.known(&whole, &once), None);
+        for other in [&["LOCALHOST"][..], &["localhost", "localhost"], &["evil"], &[]] {
+            assert_eq!(last.known(&path, &headers(other)), None, "{other:?}");
+        }
     }
 }

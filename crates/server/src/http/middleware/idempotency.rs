@@ -4,9 +4,6 @@
 //! to the request it came with, and a repeat is answered from memory. A call that races its own
 //! twin loses with a conflict; by then the twin's reply is stored, and is given instead.
 
-use std::sync::Arc;
-
-use super::pipeline::Next;
 use aws_lc_rs::digest::{Context, SHA256};
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -18,7 +15,6 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
 
-use crate::http::reply::refuse;
 use crate::http::route::RouteKind;
 
 const KEY_HEADER: &str = "idempotency-key";
@@ -26,24 +22,24 @@ const KEY_HEADER: &str = "idempotency-key";
 const REPLAYED_HEADER: &str = "idempotency-replayed";
 const MAX_KEY: usize = 255;
 
-/// Answers a repeat, and prepares a first time.
-pub(crate) async fn remember(db: Arc<Db>, request: Request, next: Next) -> Response {
-    match attempt(&db, request, next).await {
-        Ok(response) => response,
-        Err(error) => refuse(error),
-    }
+/// The key of a request that may be repeated.
+pub(crate) fn key_of(request: &Request, kind: RouteKind) -> Result<Option<String>> {
+    let applies = request.method() == Method::POST && kind == RouteKind::Call;
+    if applies { key(request.headers()) } else { Ok(None) }
 }
 
-async fn attempt(db: &Db, request: Request, next: Next) -> Result<Response> {
-    let applies = request.method() == Method::POST && RouteKind::of(&request) == RouteKind::Call;
-    let caller = request.extensions().get::<Arc<Principal>>().cloned();
-    let (true, Some(caller)) = (applies, caller) else { return Ok(next.run(request).await) };
-    let Some(key) = key(request.headers())? else { return Ok(next.run(request).await) };
-
+/// Answers a repeat, and prepares a first time, which `work` then answers.
+pub(crate) async fn remember(
+    db: &Db,
+    caller: &Principal,
+    key: String,
+    request: Request,
+    work: impl AsyncFnOnce(Request) -> Result<Response>,
+) -> Result<Response> {
     let (mut parts, body) = request.into_parts();
     let body = body.collect().await.map_err(Error::internal)?.to_bytes();
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
-    let print = fingerprint(&parts.method, target, &body, &rights(&caller));
+    let print = fingerprint(&parts.method, target, &body, &rights(caller));
     let principal = caller.id;
     if let Some(stored) = replay(db, principal, &key, &print).await? {
         return Ok(stored);
@@ -52,7 +48,7 @@ async fn attempt(db: &Db, request: Request, next: Next) -> Result<Response> {
         info.idempotency_key = Some(key.clone());
         info.fingerprint = Some(print);
     }
-    let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+    let response = work(Request::from_parts(parts, Body::from(body))).await?;
     if response.status() == StatusCode::CONFLICT
         && let Some(stored) = replay(db, principal, &key, &print).await?
     {

@@ -1,4 +1,4 @@
-//! What a request passes on its way to a handler, outermost first.
+//! What a request passes on its way to a handler, outermost first; [`super::port`] is the way itself.
 //!
 //! | layer | does |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! | `auth` | who asks; `rate`: how often |
 //! | `slow_body`, `body` | the body must keep coming, stay within limits and be plain |
 //! | `idempotency` | answers a repeated creating call from memory |
-//! | `context` | makes the `Ctx` |
+//! | (the port) | makes the `Ctx` |
 //!
 //! The order is a decision: nothing reads a body before the caller is known, and nothing asks the
 //! database before the caller has a slot.
@@ -24,14 +24,12 @@ pub(crate) mod auth;
 pub(crate) mod body;
 mod budget;
 pub(crate) mod catch_panic;
-pub(crate) mod context;
 pub(crate) mod deadline;
-mod host;
+pub(crate) mod host;
 pub(crate) mod idempotency;
 pub(crate) mod observe;
 mod origin;
 mod path;
-pub(crate) mod pipeline;
 pub(crate) mod rate;
 pub(crate) mod request_id;
 pub(crate) mod security_headers;

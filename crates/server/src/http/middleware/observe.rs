@@ -3,63 +3,90 @@
 //!
 //! Must hold: neither the query (it can carry an authorisation code) nor any header is written.
 
-use std::sync::Arc;
+use std::net::IpAddr;
 use std::time::Instant;
 
-use super::pipeline::Next;
 use axum::extract::{MatchedPath, Request};
 use axum::response::Response;
-use falaj_base::RequestInfo;
+use falaj_base::{PrincipalId, RequestInfo};
+use falaj_serving::runtime::SPANS;
+use http::{Method, Uri};
 use tracing::{Instrument, Span, field};
 
-use super::auth::AnsweredTo;
-use crate::http::held::Held;
-use crate::metrics::{Metrics, RequestLabels};
-use crate::telemetry::continue_trace;
+use crate::http::route::Class;
+use crate::metrics::{InFlight, Metrics, RequestLabels};
+use crate::telemetry::{continue_trace, under};
 
-pub(crate) async fn watch(metrics: Arc<Metrics>, request: Request, next: Next) -> Response {
-    let started = Instant::now();
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    let source = request.extensions().get::<RequestInfo>().and_then(|info| info.source);
-    let span = span_of(&request, route.as_deref());
-    let in_flight = metrics.begin_request();
-
-    let response = next.run(request).instrument(span.clone()).await;
-
-    let (status, took) = (response.status().as_u16(), started.elapsed());
-    span.record("http.response.status_code", status);
-    metrics.end_request(RequestLabels::new(&method, route.as_deref(), status), took);
-    let who = response.extensions().get::<AnsweredTo>().map(|AnsweredTo(id)| *id);
-    let _entered = span.enter();
-    macro_rules! say {
-        ($level:ident) => {
-            tracing::$level!(
-                target: "falaj::access",
-                method = method.as_str(),
-                path,
-                status,
-                ms = took.as_secs_f64() * 1000.0,
-                principal = who.map(field::display),
-                source = source.map(field::display),
-            )
-        };
-    }
-    let routine = status == 200 && !is_grpc_refusal(&response);
-    if routine && route.is_some_and(|route| is_asked_all_the_time(&route)) {
-        say!(debug);
-    } else {
-        say!(info);
-    }
-    response.map(|body| Held::wrap(body, in_flight))
+/// A request under observation, from its head to the head of its reply.
+#[derive(Debug)]
+pub(crate) struct Observed {
+    started: Instant,
+    method: Method,
+    uri: Uri,
+    route: Option<MatchedPath>,
+    info: (falaj_base::RequestId, Option<IpAddr>),
+    span: Span,
+    in_flight: InFlight,
 }
 
-/// Balancers ask every few seconds and callers of models thousands of times a second: that all is
-/// well is not news, and a line about it costs as much as a small model's answer. Who asked models
-/// how often is on the audit log.
-fn is_asked_all_the_time(route: &str) -> bool {
-    ["/health/", "/v2/health/"].iter().any(|health| route.starts_with(health))
-        || ["/infer", "/invocations", "/ModelInfer"].iter().any(|ask| route.ends_with(ask))
+impl Observed {
+    pub(crate) fn begin(
+        request: &Request,
+        route: Option<MatchedPath>,
+        info: &RequestInfo,
+        metrics: &Metrics,
+    ) -> Self {
+        Self {
+            started: Instant::now(),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            span: span_of(request, route.as_ref(), info),
+            route,
+            info: (info.id, info.source),
+            in_flight: metrics.begin_request(),
+        }
+    }
+
+    /// Does the work of the request: what is logged meanwhile says which it was.
+    pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
+        under(self.info.0, work.instrument(self.span.clone())).await
+    }
+
+    /// Tells what came of it. What is given back counts the request until its reply is sent.
+    pub(crate) fn end(
+        self,
+        response: &Response,
+        who: Option<PrincipalId>,
+        class: &Class,
+        metrics: &Metrics,
+    ) -> InFlight {
+        let (status, took) = (response.status().as_u16(), self.started.elapsed());
+        self.span.record("http.response.status_code", status);
+        match &class.meter {
+            Some(meter) => meter.count(&self.method, status, took),
+            None => {
+                let route = self.route.as_ref().map(MatchedPath::as_str);
+                metrics.end_request(RequestLabels::new(&self.method, route, status), took);
+            }
+        }
+        let _entered = self.span.enter();
+        macro_rules! say {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: "falaj::access",
+                    method = self.method.as_str(),
+                    path = self.uri.path(),
+                    status,
+                    ms = took.as_secs_f64() * 1000.0,
+                    principal = who.map(field::display),
+                    source = self.info.1.map(field::display),
+                )
+            };
+        }
+        let routine = status == 200 && class.busy && !is_grpc_refusal(response);
+        crate::telemetry::within(self.info.0, || if routine { say!(debug) } else { say!(info) });
+        self.in_flight
+    }
 }
 
 /// gRPC tells of a refusal in a header, under a status that is always 200.
@@ -67,16 +94,19 @@ fn is_grpc_refusal(response: &Response) -> bool {
     response.headers().get("grpc-status").is_some_and(|status| status != "0")
 }
 
-fn span_of(request: &Request, route: Option<&str>) -> Span {
+/// For traces alone: lines name the request by themselves.
+fn span_of(request: &Request, route: Option<&MatchedPath>, info: &RequestInfo) -> Span {
     let method = request.method().as_str();
-    let span = tracing::info_span!(
+    let route = route.map(MatchedPath::as_str);
+    let span = tracing::debug_span!(
+        target: SPANS,
         "request",
         otel.name = format!("{method} {}", route.unwrap_or("(no route)")),
         otel.kind = "server",
         http.request.method = method,
         http.route = route,
         http.response.status_code = field::Empty,
-        id = request.extensions().get::<RequestInfo>().map(|info| field::display(info.id)),
+        id = field::display(info.id),
     );
     continue_trace(&span, request.headers());
     span

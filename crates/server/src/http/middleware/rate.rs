@@ -42,14 +42,20 @@ impl RateLimit {
     pub(crate) fn take(&self, principal: PrincipalId) -> Result<()> {
         let now = Instant::now();
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if !buckets.contains_key(&principal) && buckets.len() >= self.max_tracked {
+        if let Some(bucket) = buckets.get_mut(&principal) {
+            return self.draw(bucket, now);
+        }
+        if buckets.len() >= self.max_tracked {
             buckets.retain(|_, bucket| self.filled(bucket, now) < self.burst);
             if buckets.len() >= self.max_tracked {
                 return Ok(());
             }
         }
         let full = Bucket { tokens: self.burst, at: now };
-        let bucket = buckets.entry(principal).or_insert(full);
+        self.draw(buckets.entry(principal).or_insert(full), now)
+    }
+
+    fn draw(&self, bucket: &mut Bucket, now: Instant) -> Result<()> {
         bucket.tokens = self.filled(bucket, now);
         bucket.at = now;
         if bucket.tokens < 1.0 {

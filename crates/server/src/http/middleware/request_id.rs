@@ -2,32 +2,35 @@
 //!
 //! A caller's own `x-request-id` is not taken over: it could forge another request's trail.
 
-use super::pipeline::Next;
-use axum::extract::Request;
-use axum::response::Response;
+use std::net::IpAddr;
+
+use falaj_base::id::frequent;
 use falaj_base::{RequestId, RequestInfo};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::http::connection::Peer;
-
 pub(crate) static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Puts a [`RequestInfo`] beside the request and its id on the reply.
-pub(crate) async fn assign(mut request: Request, next: Next) -> Response {
-    let info = RequestInfo {
-        id: RequestId::new(),
-        source: request.extensions().get::<Peer>().map(|peer| peer.address.ip().to_canonical()),
-        trace: trace_id(request.headers()),
+/// Names a request that came from there.
+pub(crate) fn info(headers: &HeaderMap, source: IpAddr) -> RequestInfo {
+    RequestInfo {
+        id: RequestId::from_uuid(frequent()),
+        source: Some(source.to_canonical()),
+        trace: trace_id(headers),
         idempotency_key: None,
         fingerprint: None,
-    };
-    let id = HeaderValue::from_str(&info.id.to_string());
-    request.extensions_mut().insert(info);
-    let mut response = next.run(request).await;
-    if let Ok(id) = id {
-        response.headers_mut().insert(X_REQUEST_ID.clone(), id);
     }
-    response
+}
+
+/// Puts the name of a request on its reply.
+pub(crate) fn tell(id: RequestId, headers: &mut HeaderMap) {
+    let mut text = [0; RequestId::PREFIX.len() + 33];
+    let (prefix, digits) = text.split_at_mut(RequestId::PREFIX.len() + 1);
+    prefix[..RequestId::PREFIX.len()].copy_from_slice(RequestId::PREFIX.as_bytes());
+    prefix[RequestId::PREFIX.len()] = b'_';
+    id.as_uuid().simple().encode_lower(digits);
+    if let Ok(text) = HeaderValue::from_bytes(&text) {
+        headers.insert(&X_REQUEST_ID, text);
+    }
 }
 
 /// The trace id of a W3C `traceparent`, if it is a well-formed one.

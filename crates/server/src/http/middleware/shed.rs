@@ -11,17 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::pipeline::Next;
-use axum::extract::Request;
-use axum::response::Response;
 use falaj_base::{Error, Result, code};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::http::config::LimitsConfig;
 use crate::http::connection::Peer;
-use crate::http::held::Held;
-use crate::http::reply::refuse;
-use crate::http::route::{RouteKind, is_public};
+use crate::http::route::{Class, RouteKind};
 use crate::http::sources::{SourceGuard, Sources};
 use crate::metrics::Metrics;
 
@@ -49,7 +44,7 @@ struct Lane {
 
 /// A slot, and the source's share of it.
 #[derive(Debug)]
-struct Slot {
+pub(crate) struct Slot {
     _permit: OwnedSemaphorePermit,
     _share: Option<SourceGuard>,
 }
@@ -74,6 +69,12 @@ impl Slots {
             },
             metrics,
         }
+    }
+
+    /// Takes a slot, to be held until the last byte of the reply; none if the route needs none.
+    pub(crate) async fn take(&self, class: &Class, peer: &Peer) -> Result<Option<Slot>> {
+        let Some(lane) = self.lane(class.kind, class.public) else { return Ok(None) };
+        lane.take(Some(peer)).await.map(Some).inspect_err(|_| self.metrics.count_shed())
     }
 
     /// The slots a request of this kind competes for, if it needs one.
@@ -107,6 +108,10 @@ impl Lane {
         if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             return Ok(permit);
         }
+        Box::pin(self.wait()).await
+    }
+
+    async fn wait(&self) -> Result<OwnedSemaphorePermit> {
         let _place = Place::take(&self.waiting, self.max_waiting).ok_or_else(|| self.refusal())?;
         let turn = Arc::clone(&self.permits).acquire_owned();
         match tokio::time::timeout(self.max_wait, turn).await {
@@ -135,21 +140,6 @@ impl<'a> Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// Holds a slot from here until the last byte of the reply.
-pub(crate) async fn limit(slots: Arc<Slots>, request: Request, next: Next) -> Response {
-    let Some(lane) = slots.lane(RouteKind::of(&request), is_public(&request)) else {
-        return next.run(request).await;
-    };
-    let slot = lane.take(request.extensions().get::<Peer>()).await;
-    match slot {
-        Ok(slot) => next.run(request).await.map(|body| Held::wrap(body, slot)),
-        Err(error) => {
-            slots.metrics.count_shed();
-            refuse(error)
-        }
     }
 }
 

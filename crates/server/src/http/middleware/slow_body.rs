@@ -6,20 +6,15 @@
 //! upload does not.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::pipeline::Next;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::Request;
-use axum::response::Response;
 use falaj_base::{Error, code};
 use hyper::body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use crate::http::config::LimitsConfig;
-use crate::http::route::RouteKind;
 
 /// How patient the server is.
 #[derive(Clone, Copy, Debug)]
@@ -42,25 +37,25 @@ impl Patience {
     }
 }
 
-pub(crate) async fn guard(patience: Arc<Patience>, request: Request, next: Next) -> Response {
-    // A gRPC stream may rest between messages; pings tell whether its client still lives.
-    if request.body().is_end_stream() || RouteKind::of(&request) == RouteKind::Grpc {
-        return next.run(request).await;
-    }
-    next.run(request.map(|body| Body::new(Paced::new(body, *patience)))).await
-}
-
-struct Paced {
+/// A body that is given up if it comes too slowly.
+pub(crate) struct Paced {
     body: Body,
     patience: Patience,
     received: u64,
     waited: Duration,
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
+    ended: bool,
 }
 
 impl Paced {
-    fn new(body: Body, patience: Patience) -> Self {
-        Self { body, patience, received: 0, waited: Duration::ZERO, waiting: None }
+    pub(crate) fn new(body: Body, patience: Patience) -> Self {
+        let waited = Duration::ZERO;
+        Self { body, patience, received: 0, waited, waiting: None, ended: false }
+    }
+
+    /// Whether it was read to its end.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended || self.body.is_end_stream()
     }
 
     /// Sleeps until the allowance is spent; ready means it is.
@@ -87,6 +82,7 @@ impl HttpBody for Paced {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
             return self.poll_patience(cx).map(|()| Some(Err(too_slow().into())));
         };
+        self.ended |= frame.is_none();
         if let Some((since, _)) = self.waiting.take() {
             self.waited += since.elapsed();
         }

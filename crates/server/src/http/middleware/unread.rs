@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use super::pipeline::Next;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
 use axum::response::Response;
@@ -16,17 +15,51 @@ use http::header::CONNECTION;
 use http::{HeaderValue, Version};
 use hyper::body::{Frame, SizeHint};
 
-pub(crate) async fn say_so(request: Request, next: Next) -> Response {
-    if request.version() > Version::HTTP_11 || request.body().is_end_stream() {
-        return next.run(request).await;
+/// Whether the body of a request was read to its end.
+#[derive(Debug)]
+pub(crate) enum Reading {
+    /// Nobody needs to know: there is none, or HTTP/2 ends each stream alone.
+    Ended,
+    /// Not yet.
+    Open,
+    /// By whoever has it now.
+    Elsewhere(Arc<AtomicBool>),
+}
+
+impl Reading {
+    pub(crate) fn of(request: &Request) -> Self {
+        if request.version() > Version::HTTP_11 || request.body().is_end_stream() {
+            return Self::Ended;
+        }
+        Self::Open
     }
-    let read = Arc::new(AtomicBool::new(false));
-    let noted = read.clone();
-    let mut response = next.run(request.map(|body| Body::new(Noted { body, read: noted }))).await;
-    if !read.load(Ordering::Acquire) {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+
+    /// The body is in memory.
+    pub(crate) fn end(&mut self) {
+        *self = Self::Ended;
     }
-    response
+
+    /// The body is given to somebody who reads as much of it as they like.
+    pub(crate) fn give(&mut self, body: Body) -> Body {
+        if matches!(self, Self::Ended) {
+            return body;
+        }
+        let read = Arc::new(AtomicBool::new(false));
+        *self = Self::Elsewhere(read.clone());
+        Body::new(Noted { body, read })
+    }
+
+    /// Tells the caller if the connection ends with this reply.
+    pub(crate) fn tell(&self, response: &mut Response) {
+        let read = match self {
+            Self::Ended => true,
+            Self::Open => false,
+            Self::Elsewhere(read) => read.load(Ordering::Acquire),
+        };
+        if !read {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
 }
 
 /// Notes when the body has come to its end.

@@ -1,0 +1,189 @@
+//! The way of every request: through the layers to the handler, and back.
+//!
+//! The layers are called one after the other rather than stacked upon each other, so that passing
+//! one costs no more than what it does. What each is for stands in [`super::middleware`].
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request};
+use axum::response::Response;
+use axum::routing::Route;
+use falaj_base::{Ctx, Error, Gate, Principal, PrincipalId, RequestInfo, Result};
+use falaj_store::db::Db;
+use futures::future::BoxFuture;
+use tower::{Layer, Service};
+
+use super::connection::Line;
+use super::held::Held;
+use super::middleware::admit::Rules;
+use super::middleware::auth::Door;
+use super::middleware::body::Intake;
+use super::middleware::deadline::{self, Deadlines};
+use super::middleware::observe::Observed;
+use super::middleware::shed::{Slot, Slots};
+use super::middleware::unread::Reading;
+use super::middleware::{catch_panic, idempotency, request_id, security_headers};
+use super::reply::refuse;
+use super::route::{Class, RouteKind, RouteTable};
+use crate::grpc;
+use crate::metrics::Metrics;
+
+/// What the layers share between requests.
+pub(super) struct Port {
+    pub(super) table: RouteTable,
+    pub(super) metrics: Metrics,
+    pub(super) rules: Rules,
+    pub(super) slots: Slots,
+    pub(super) deadlines: Deadlines,
+    pub(super) door: Door,
+    pub(super) intake: Intake,
+    pub(super) db: Db,
+    pub(super) gate: Arc<dyn Gate>,
+}
+
+/// One request on its way.
+struct Passage<'a> {
+    line: &'a Line,
+    class: &'a Class,
+    route: Route,
+    /// Whether its body was read.
+    reading: Reading,
+    /// Its slot, once it has one; held until the last byte of the reply.
+    slot: Option<Slot>,
+    /// Who sent it, once that is known.
+    who: Option<PrincipalId>,
+}
+
+impl Port {
+    /// Puts the layers around every route of `router`, and around its answer to paths that are no
+    /// route. They are passed once the route is known.
+    pub(super) fn around(self, router: Router) -> Router {
+        router.layer(Around(Arc::new(self)))
+    }
+
+    /// Names the request, watches it, and gives its reply what every reply has.
+    async fn answer(&self, mut request: Request, route: Route) -> Response {
+        let Some(line) = request.extensions_mut().remove::<Arc<Line>>() else {
+            return refuse(Error::internal("the request has no connection"));
+        };
+        let path = request.extensions().get::<MatchedPath>().cloned();
+        let class = self.table.class(path.as_ref(), request.method());
+        let reading = Reading::of(&request);
+        let info = request_id::info(request.headers(), line.peer.address.ip());
+        let observed = Observed::begin(&request, path, &info, &self.metrics);
+        let (id, is_grpc) = (info.id, grpc::is_grpc(request.headers()));
+        request.extensions_mut().insert(info);
+
+        let mut passage = Passage { line: &line, class, route, reading, slot: None, who: None };
+        let mut response = {
+            // Pinned where it is made: it is large, and would else be moved from layer to layer.
+            let work = pin!(self.admit(request, &mut passage));
+            let answer = async { catch_panic::contain(work).await.unwrap_or_else(refuse) };
+            observed.during(answer).await
+        };
+        if is_grpc {
+            response = Box::pin(grpc::translate(response)).await;
+        }
+        security_headers::add(response.headers_mut(), line.peer.tls);
+        let in_flight = observed.end(&response, passage.who, class, &self.metrics);
+        request_id::tell(id, response.headers_mut());
+        passage.reading.tell(&mut response);
+        let held = (in_flight, passage.slot);
+        response.map(|body| Held::wrap(body, held))
+    }
+
+    /// Lets in what is well-formed and meant for us, for as long as there is room and time.
+    async fn admit(&self, mut request: Request, passage: &mut Passage<'_>) -> Result<Response> {
+        let (line, class) = (passage.line, passage.class);
+        self.rules.check(&mut request, line)?;
+        passage.slot = self.slots.take(class, &line.peer).await?;
+        let limit = self.deadlines.of(request.headers(), class.kind, class.public)?;
+        let work = pin!(self.receive(request, passage));
+        deadline::within(limit, work).await
+    }
+
+    /// Asks who it is from, and only then takes the body.
+    async fn receive(&self, request: Request, passage: &mut Passage<'_>) -> Result<Response> {
+        let (line, class) = (passage.line, passage.class);
+        let (parts, body) = request.into_parts();
+        let mut caller = None;
+        if !class.open {
+            let principal = self.door.admit(&parts, &line.last).await?;
+            passage.who = Some(principal.id);
+            caller = Some(principal);
+        }
+        let (request, _held) = self.intake.take(parts, body, class, &mut passage.reading).await?;
+        let key = idempotency::key_of(&request, class.kind)?;
+        let (Some(key), Some(caller)) = (key, &caller) else {
+            return Ok(self.handle(request, caller, passage).await);
+        };
+        let work = async |request| Ok(self.handle(request, Some(caller.clone()), passage).await);
+        Box::pin(idempotency::remember(&self.db, caller, key, request, work)).await
+    }
+
+    /// Gives the handler what it may ask for: its context, and the connection.
+    async fn handle(
+        &self,
+        mut request: Request,
+        caller: Option<Arc<Principal>>,
+        passage: &mut Passage<'_>,
+    ) -> Response {
+        let extensions = request.extensions_mut();
+        if let Some(principal) = caller
+            && let Some(info) = extensions.get::<RequestInfo>().cloned()
+        {
+            extensions.insert(Ctx::new(principal, info, self.gate.clone()));
+        }
+        extensions.insert(passage.line.lifeline.watch());
+        // Only what lasts has to know that the server is about to stop.
+        if passage.class.kind == RouteKind::Stream {
+            extensions.insert(passage.line.drain.clone());
+            extensions.insert(passage.line.stopping.clone());
+        }
+        let Ok(response) = passage.route.call(request).await;
+        response
+    }
+}
+
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port").finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone)]
+struct Around(Arc<Port>);
+
+impl Layer<Route> for Around {
+    type Service = Piped;
+
+    fn layer(&self, route: Route) -> Piped {
+        Piped { port: self.0.clone(), route }
+    }
+}
+
+#[derive(Clone)]
+struct Piped {
+    port: Arc<Port>,
+    route: Route,
+}
+
+impl Service<Request> for Piped {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let (port, route) = (self.port.clone(), self.route.clone());
+        Box::pin(async move { Ok(port.answer(request, route).await) })
+    }
+}
