@@ -26,11 +26,24 @@ pub(crate) struct Tally(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     reads: ReadLog,
-    counts: Mutex<HashMap<Who, (AuditEntry, u64)>>,
+    counts: Mutex<Counts>,
 }
 
-/// A caller, by the token it came with, and what it asked.
-type Who = (PrincipalId, Option<TokenId>, String);
+/// A caller, by the token it came with.
+type Who = (PrincipalId, Option<TokenId>);
+
+/// The first request of each caller to each endpoint, by its id, and how many there were.
+#[derive(Debug, Default)]
+struct Counts {
+    callers: HashMap<Who, HashMap<String, (AuditEntry, u64)>>,
+    different: usize,
+}
+
+impl Counts {
+    fn of(&mut self, who: &Who, endpoint: &str) -> Option<&mut u64> {
+        self.callers.get_mut(who)?.get_mut(endpoint).map(|(_, count)| count)
+    }
+}
 
 impl Tally {
     pub(crate) fn new(reads: ReadLog) -> Self {
@@ -40,13 +53,18 @@ impl Tally {
     /// Counts a request that was allowed.
     pub(crate) fn count(&self, ctx: &Ctx, endpoint: &Resource, now: Timestamp) {
         let token = ctx.principal.token.as_ref().map(|token| token.id);
-        let who = (ctx.principal.id, token, endpoint.id.clone());
+        let who = (ctx.principal.id, token);
         let mut counts = self.0.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.len() >= MAX_COUNTED && !counts.contains_key(&who) {
+        if let Some(count) = counts.of(&who, &endpoint.id) {
+            *count += 1;
+            return;
+        }
+        if counts.different >= MAX_COUNTED {
             self.note(std::mem::take(&mut *counts));
         }
-        let first = || (AuditEntry::allowed(ctx, &ENDPOINT_PREDICT, endpoint, now), 0);
-        counts.entry(who).or_insert_with(first).1 += 1;
+        let first = AuditEntry::allowed(ctx, &ENDPOINT_PREDICT, endpoint, now);
+        counts.callers.entry(who).or_default().insert(endpoint.id.clone(), (first, 1));
+        counts.different += 1;
     }
 
     /// Makes entries of what was counted.
@@ -56,8 +74,9 @@ impl Tally {
         self.note(counts);
     }
 
-    fn note(&self, counts: HashMap<Who, (AuditEntry, u64)>) {
-        for (mut entry, count) in counts.into_values() {
+    fn note(&self, counts: Counts) {
+        let all = counts.callers.into_values().flat_map(HashMap::into_values);
+        for (mut entry, count) in all {
             entry.details.insert("requests".to_owned(), count.to_string());
             self.0.reads.note(entry);
         }

@@ -105,9 +105,9 @@ impl Metadata {
 
 impl ValueInfo {
     fn check(&self, tensor: &Tensor) -> Result<()> {
-        let field = format!("inputs.{}", self.name);
+        let field = || format!("inputs.{}", self.name);
         if tensor.data_type() != self.data_type {
-            return Err(Error::invalid(field, tensor.data_type(), self.data_type));
+            return Err(Error::invalid(field(), tensor.data_type(), self.data_type));
         }
         let Some(shape) = &self.shape else { return Ok(()) };
         let fits = shape.len() == tensor.shape().len()
@@ -117,7 +117,11 @@ impl ValueInfo {
         if fits {
             return Ok(());
         }
-        Err(Error::invalid(field, format!("{:?}", tensor.shape()), format!("the shape {shape:?}")))
+        Err(Error::invalid(
+            field(),
+            format!("{:?}", tensor.shape()),
+            format!("the shape {shape:?}"),
+        ))
     }
 
     fn described(&self) -> String {

@@ -150,7 +150,7 @@ fn router(folder: Arc<Folder>, token: &Secret, bodies: impl FnOnce(Router) -> Ro
     }
     let guarded = bodies(guarded.layer(DefaultBodyLimit::max(MAX_BODY))).layer(from_fn(guard));
     let routes = open_rows.merge(guarded).fallback(nowhere).method_not_allowed_fallback(otherwise);
-    routes.layer(from_fn(in_the_protocols_words))
+    routes.layer(from_fn(in_the_protocols_words)).with_state(())
 }
 
 async fn nowhere(request: Request) -> Response {

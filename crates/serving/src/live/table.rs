@@ -16,31 +16,43 @@ const REMEMBERED: usize = 10_000;
 /// An endpoint, and the number under which it was read.
 type Known = (u64, Arc<Served>);
 
+/// By project and by name.
+#[derive(Debug, Default)]
+struct Endpoints {
+    projects: HashMap<ProjectId, HashMap<String, Known>>,
+    count: usize,
+}
+
 /// The endpoints that were asked for, with the number that tells whether any changed since.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
-    known: RwLock<HashMap<(ProjectId, String), Known>>,
+    known: RwLock<Endpoints>,
 }
 
 impl Live {
     fn get(&self, project: ProjectId, name: &str, epoch: u64) -> Option<Arc<Served>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let (read, served) = known.get(&(project, name.to_owned()))?;
+        let (read, served) = known.projects.get(&project)?.get(name)?;
         (*read == epoch).then(|| served.clone())
     }
 
     /// Every endpoint that was asked for, with its project.
     pub(crate) fn all(&self) -> Vec<(ProjectId, Arc<Served>)> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.iter().map(|((project, _), (_, served))| (*project, served.clone())).collect()
+        let all = known.projects.iter().flat_map(|(project, endpoints)| {
+            endpoints.values().map(move |(_, served)| (*project, served.clone()))
+        });
+        all.collect()
     }
 
     fn put(&self, project: ProjectId, served: Arc<Served>, epoch: u64) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= REMEMBERED {
-            known.clear();
+        if known.count >= REMEMBERED {
+            *known = Endpoints::default();
         }
-        known.insert((project, served.name.clone()), (epoch, served));
+        let endpoints = known.projects.entry(project).or_default();
+        let fresh = endpoints.insert(served.name.clone(), (epoch, served)).is_none();
+        known.count += usize::from(fresh);
     }
 }
 
@@ -59,6 +71,18 @@ impl Serving {
             ctx.authorize(action, &served.resource).await?;
             return Ok(served);
         }
+        // Apart, so that the usual way carries no room for the long one.
+        Box::pin(self.look_up(ctx, project, name, action, epoch)).await
+    }
+
+    async fn look_up(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        name: &str,
+        action: &'static Action,
+        epoch: u64,
+    ) -> Result<Arc<Served>> {
         let (id, wanted) = (project.id, name.to_owned());
         let found = self.db().read(move |tx| store::find(tx, id, &wanted)).await?;
         ctx.authorize(action, &resource(project, name, found.is_none())).await?;

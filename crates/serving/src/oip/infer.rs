@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use falaj_base::Result;
+use falaj_base::id::frequent;
 use falaj_inference::Tensor;
 use falaj_oip::{Request, Response, Value, classes};
 use uuid::Uuid;
@@ -109,7 +110,7 @@ pub(super) async fn answered(
     }
     let id = match watched {
         Some(watched) => rollout::mark(watched.mark(&arm.variant)),
-        None => Uuid::now_v7(),
+        None => frequent(),
     };
     let kept = log.is_some_and(|(log, home, now)| {
         let prediction = Prediction {

@@ -37,11 +37,11 @@ pub(crate) fn routes(serving: &Arc<Serving>, places: &Places) -> Vec<Endpoint> {
 }
 
 fn opening(serving: &Arc<Serving>, places: &Places) -> Opening {
-    let (serving, places) = (serving.clone(), places.clone());
+    let (serving, places) = (serving.clone(), Arc::new(places.clone()));
     Arc::new(move |request| open(serving.clone(), places.clone(), request).boxed())
 }
 
-async fn open(serving: Arc<Serving>, places: Places, request: Request) -> Opened {
+async fn open(serving: Arc<Serving>, places: Arc<Places>, request: Request) -> Opened {
     let (parts, body) = request.into_parts();
     let ctx = parts.extensions.get::<Ctx>().cloned();
     let ctx = ctx.ok_or_else(|| Error::internal("the request has no context"))?;

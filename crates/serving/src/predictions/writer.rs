@@ -28,11 +28,19 @@ const NAME: &str = "prediction-log";
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// How many predictions are looked at at a time, and how long the rest is left alone after fewer
+/// came: to be woken for each would cost those who predict more than the keeping itself.
+const AT_ONCE: usize = 256;
+const REST: Duration = Duration::from_millis(5);
+
 /// Writes until every [`super::Log`] is gone, and what is left then.
 pub(super) async fn run(mut taken: Taken, config: PredictionsConfig, db: Db, objects: Objects) {
     let keeper = Keeper { db, objects, shared: taken.shared.clone() };
     let mut gathered = Gathered::new(&config);
     let mut writes = Writes { keeper, running: JoinSet::new(), most: config.writers.max(1) };
+    // Where few may wait there is no time to rest.
+    let rests = config.max_waiting >= 8 * AT_ONCE;
+    let mut some = Vec::with_capacity(AT_ONCE);
     loop {
         let due = gathered.next_due();
         let wait = async {
@@ -52,10 +60,18 @@ pub(super) async fn run(mut taken: Taken, config: PredictionsConfig, db: Db, obj
                 let _ = done.send(());
             }
             () = wait => writes.start(gathered.take_due(Instant::now())).await,
-            entry = taken.entries.recv() => match entry {
-                Some(entry) => writes.start(gathered.add(entry, Instant::now())).await,
-                None => break,
-            },
+            count = taken.entries.recv_many(&mut some, AT_ONCE) => {
+                if count == 0 {
+                    break;
+                }
+                let now = Instant::now();
+                for entry in some.drain(..) {
+                    writes.start(gathered.add(entry, now)).await;
+                }
+                if rests && count < AT_ONCE {
+                    sleep(REST).await;
+                }
+            }
         }
         writes.tidy();
     }

@@ -5,6 +5,7 @@
 //! another round has other marks, so that late outcomes are not counted for what runs now.
 
 use falaj_base::Name;
+use falaj_base::id::frequent;
 use uuid::Uuid;
 
 use crate::endpoint::Endpoint;
@@ -39,7 +40,7 @@ pub(super) fn marks(round: i64, variants: &[Name]) -> Vec<u16> {
 
 /// An id that says which variant answered.
 pub(crate) fn mark(mark: u16) -> Uuid {
-    let mut bytes = Uuid::now_v7().into_bytes();
+    let mut bytes = frequent().into_bytes();
     bytes[14..].copy_from_slice(&mark.to_be_bytes());
     Uuid::from_bytes(bytes)
 }

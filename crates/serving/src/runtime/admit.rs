@@ -20,8 +20,26 @@ use super::room::Taken;
 pub(super) const LEAST_WAIT: Duration = Duration::from_millis(100);
 
 impl Instances {
-    /// Joins the line, or is refused at once.
+    /// Joins the line, or is refused at once. A thread is woken for it.
     pub(super) fn join(self: &Arc<Self>, job: Job) -> Result<Place> {
+        self.join_and(job, |state| self.wake_or_start(state))
+    }
+
+    /// The same for one who comes back at once and computes for all who are there by then.
+    pub(super) fn join_company(self: &Arc<Self>, job: Job) -> Result<(Place, Coming)> {
+        let place = self.join_and(job, |state| {
+            state.coming += 1;
+            false
+        })?;
+        Ok((place, Coming { instances: Arc::clone(self), came: false }))
+    }
+
+    /// `then` says whether a thread has to be started.
+    fn join_and(
+        self: &Arc<Self>,
+        job: Job,
+        then: impl FnOnce(&mut State) -> bool,
+    ) -> Result<Place> {
         let cost = self.costs.expect(job.bytes);
         let mut displaced = Vec::new();
         let mut state = self.state();
@@ -36,7 +54,7 @@ impl Instances {
                 state.line.join(Entry { job, cost, reply, ticket: held, caller, waits, taken });
             Place { instances: Arc::clone(self), turn, deadline, ticket, answer, over: false }
         });
-        let start = joined.is_ok() && self.wake_or_start(&mut state);
+        let start = joined.is_ok() && then(&mut state);
         drop(state);
         for entry in displaced {
             let _ = entry.reply.send(Err(full("requests of higher priority", LEAST_WAIT)));
@@ -98,6 +116,47 @@ impl Instances {
 pub(super) fn full(by: &str, wait: Duration) -> Error {
     Error::new(&code::OVERLOADED, format!("the queue of the model is taken by {by}"))
         .retry_after(wait.max(LEAST_WAIT))
+}
+
+/// Somebody who joined the line and is about to compute for all in it.
+#[derive(Debug)]
+pub(super) struct Coming {
+    instances: Arc<Instances>,
+    came: bool,
+}
+
+impl Coming {
+    /// Computes those who wait, here, if a session is free and it is soon done; else sees to it that
+    /// somebody does.
+    pub(super) fn compute(mut self) {
+        self.came = true;
+        let mut state = self.instances.state();
+        state.coming -= 1;
+        let departed = self.instances.depart_briefly(&mut state);
+        let start = departed.is_none() && self.instances.left_alone(&mut state);
+        drop(state);
+        match departed {
+            Some(departed) => super::work::compute(&self.instances, departed),
+            None if start => self.instances.start(),
+            None => {}
+        }
+    }
+}
+
+impl Drop for Coming {
+    /// Whoever counted on one who does not come is seen to.
+    fn drop(&mut self) {
+        if self.came {
+            return;
+        }
+        let mut state = self.instances.state();
+        state.coming -= 1;
+        let start = self.instances.left_alone(&mut state);
+        drop(state);
+        if start {
+            self.instances.start();
+        }
+    }
 }
 
 /// A place in the line. Dropping it before the answer gives it up, and the run too if nobody else

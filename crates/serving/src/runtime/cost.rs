@@ -10,9 +10,13 @@ use std::time::Duration;
 /// and back would take as long, and it does not hold up others that the same thread serves.
 pub(super) const LIGHT: Duration = Duration::from_micros(150);
 
-/// What it takes at least to hand a request to another thread and its answer back: a model that
-/// saves more than this on each row by computing several together is worth that.
-pub(super) const HAND_OVER: Duration = Duration::from_micros(5);
+/// What it takes at least to let several requests find each other: a model that saves more than this
+/// on each row by computing them together is worth that.
+pub(super) const MEETING: Duration = Duration::from_micros(3);
+
+/// Requests that found each other are computed where they met if that takes no longer: the thread
+/// has others to serve.
+pub(super) const BRIEF: Duration = Duration::from_millis(1);
 
 /// The weight of a new run is one of so many.
 const WEIGHT: u64 = 8;

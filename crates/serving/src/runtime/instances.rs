@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use super::admit::{LEAST_WAIT, full};
 use super::ask::Priority;
 use super::batch::{Next, Turn, next};
-use super::cost::{Costs, HAND_OVER, LIGHT};
+use super::cost::{BRIEF, Costs, LIGHT, MEETING};
 use super::job::{Entry, Job, too_late};
 use super::key::ModelKey;
 use super::line::Line;
@@ -59,7 +59,20 @@ pub(super) struct State {
     pub(super) free: Vec<Box<dyn Session>>,
     threads: usize,
     sleeping: usize,
+    /// Those who joined and are about to come back and compute for all, so nobody need be woken.
+    pub(super) coming: usize,
     pub(super) closed: bool,
+}
+
+/// Where a job is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Where it arrives, at once.
+    Here,
+    /// Where it arrives, with others that arrive there at the same time.
+    InCompany,
+    /// On a thread of the model.
+    Elsewhere,
 }
 
 /// A session, and those who are computed on it together.
@@ -136,16 +149,19 @@ impl Instances {
         self.alive.subscribe()
     }
 
-    /// Whether a job is so light that it is computed where it arrives. Not if the operator wants
-    /// requests to wait for each other; nor, while others are under way, if a row costs much less
-    /// beside theirs.
-    pub(super) fn light(&self, job: &Job) -> bool {
+    /// A job that is light is computed where it arrives: alone, or, while others are under way and
+    /// a row costs much less beside theirs, in their company. Not if the operator wants requests to
+    /// wait for each other.
+    pub(super) fn way(&self, job: &Job) -> Way {
         let waits = self.batching().is_some_and(|batching| !batching.delay.is_zero());
-        let alone = || self.meter.in_flight() <= 1;
-        let light = |cost: Duration| {
-            cost <= LIGHT && (alone() || self.saved_beside_others(job, cost) < HAND_OVER)
-        };
-        !waits && self.costs.expect(job.bytes).is_some_and(light)
+        match self.costs.expect(job.bytes) {
+            Some(cost) if cost <= LIGHT && !waits => {
+                let alone = self.meter.in_flight() <= 1;
+                let gains = || self.saved_beside_others(job, cost) >= MEETING;
+                if !alone && gains() { Way::InCompany } else { Way::Here }
+            }
+            _ => Way::Elsewhere,
+        }
     }
 
     /// What a row of a job costs less in a full batch than in a run of its own.
@@ -184,7 +200,7 @@ impl Instances {
     pub(super) fn give_back(&self, session: Box<dyn Session>) {
         let mut state = self.state();
         state.free.push(session);
-        let wanted = !state.line.is_empty() && state.sleeping > 0;
+        let wanted = !state.line.is_empty() && state.sleeping > 0 && state.coming == 0;
         drop(state);
         if wanted {
             self.wake.notify_one();
@@ -223,6 +239,23 @@ impl Instances {
         start
     }
 
+    /// Wakes a thread if somebody waits whom nobody is going to compute. True if one has to be
+    /// started for that.
+    pub(super) fn left_alone(&self, state: &mut State) -> bool {
+        state.coming == 0 && !state.line.is_empty() && self.wake_or_start(state)
+    }
+
+    /// Takes a batch out of the line that is soon computed, if a session is free for it.
+    pub(super) fn depart_briefly(&self, state: &mut State) -> Option<Departed> {
+        if state.free.is_empty() {
+            return None;
+        }
+        let Next::Run(turns) = self.decide(&state.line) else { return None };
+        let bytes = turns.iter().filter_map(|turn| state.line.bytes_of(*turn)).sum();
+        let brief = self.costs.expect(bytes).is_some_and(|cost| cost <= BRIEF);
+        if brief { state.depart(turns) } else { None }
+    }
+
     pub(super) fn start(self: &Arc<Self>) {
         let here = Arc::clone(self);
         // The system shows fifteen letters of it.
@@ -259,7 +292,8 @@ impl Instances {
                         state = self.state();
                         continue;
                     }
-                    Next::Run(turns) => {
+                    Next::Run(mut turns) => {
+                        turns.truncate(self.share(turns.len(), state.free.len()));
                         let Some(departed) = state.depart(turns) else { continue };
                         let more = !state.line.is_empty() && !state.free.is_empty();
                         let start = more && self.wake_or_start(&mut state);
@@ -289,6 +323,14 @@ impl Instances {
                 return None;
             }
         }
+    }
+
+    /// How many of so many requests one session takes while others are free: they are done sooner
+    /// side by side. Who wants batches of a size, or waits for them, gets them whole.
+    fn share(&self, requests: usize, free: usize) -> usize {
+        let any = |batching: &Batching| batching.preferred.is_empty() && batching.delay.is_zero();
+        let divides = self.batching().is_some_and(any);
+        if divides { requests.div_ceil(free.max(1)) } else { requests }
     }
 
     /// Whether more could be computed beside so many requests.

@@ -64,6 +64,11 @@ impl Line {
         self.sums.iter().map(|sum| sum.bytes).sum()
     }
 
+    /// The bytes of one who waits.
+    pub(super) fn bytes_of(&self, turn: Turn) -> Option<usize> {
+        self.entries.get(&turn).map(|entry| entry.job.bytes)
+    }
+
     /// The last in line, if its priority is lower.
     pub(super) fn pop_lower(&mut self, priority: Priority) -> Option<Entry> {
         let last = *self.entries.last_key_value()?.0;

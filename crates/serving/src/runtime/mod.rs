@@ -17,10 +17,11 @@
 //! | `remote` | the other way to compute: a server of the Open Inference Protocol |
 //!
 //! A question is computed in one of three ways. A light one (`cost::LIGHT`) on the thread that
-//! asks, if a session is free: to hand it over would take longer than to compute it, unless others
-//! are under way and it would gain from their company (`cost::HAND_OVER`). Any other waits in line
-//! for a thread of the model, which takes what piled up while the sessions were busy. That of a
-//! remote model is sent on.
+//! asks, if a session is free: to hand it over would take longer than to compute it. If others are
+//! under way and it would gain from their company (`cost::MEETING`), those that arrive on the thread
+//! at the same time join the line first, and whoever is the first to come back computes for all
+//! (`admit::Coming`). Any other waits in line for a thread of the model, which takes what piled up
+//! while the sessions were busy. That of a remote model is sent on.
 //!
 //! Must hold:
 //! - Every question ends one way: answered with its own rows, refused, too late, or given up.

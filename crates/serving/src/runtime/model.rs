@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::ask::{Answer, Ask, Times};
 use super::cache::{Cache, Question};
-use super::instances::Instances;
+use super::instances::{Instances, Way};
 use super::job::{Computed, Job};
 use super::key::ModelKey;
 use super::meter::Meter;
@@ -44,14 +44,22 @@ impl Runner {
     async fn compute(&self, job: Job) -> Result<Computed> {
         match self {
             Self::Here(instances) => {
-                if instances.light(&job)
+                let way = instances.way(&job);
+                if way == Way::Here
                     && let Some(session) = instances.take_at_once()
                 {
                     return instances.compute_at_once(session, &job);
                 }
-                instances.join(job)?.answer().await
+                if way == Way::Elsewhere {
+                    return instances.join(job)?.answer().await;
+                }
+                let (place, coming) = instances.join_company(job)?;
+                // Whoever else arrived on this thread joins before one computes for all.
+                tokio::task::yield_now().await;
+                coming.compute();
+                place.answer().await
             }
-            Self::There(remote) => remote.compute(job).await,
+            Self::There(remote) => Box::pin(remote.compute(job)).await,
         }
     }
 }

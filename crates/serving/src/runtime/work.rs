@@ -11,22 +11,27 @@ use tracing::Span;
 use super::SPANS;
 use super::ask::Times;
 use super::batch::Turn;
-use super::instances::Instances;
+use super::instances::{Departed, Instances};
 use super::job::{Computed, Entry, Job, Run};
 use super::run::{Outcome, run, told};
 
 pub(super) fn work(instances: &Arc<Instances>) {
-    while let Some((session, entries)) = instances.next() {
-        // A run that panics is met where it runs. Should anything else here panic, the thread goes
-        // on: a model whose thread is gone would never answer again.
-        let computed = catch_unwind(AssertUnwindSafe(|| compute(instances, session, entries)));
-        if let Err(payload) = computed {
-            instances.replace(&told(&*payload));
-        }
+    while let Some(departed) = instances.next() {
+        compute(instances, departed);
     }
 }
 
-fn compute(
+/// Computes a batch and answers everybody in it.
+pub(super) fn compute(instances: &Arc<Instances>, (session, entries): Departed) {
+    // A run that panics is met where it runs. Should anything else here panic, the thread goes on:
+    // a model whose thread is gone would never answer again.
+    let computed = catch_unwind(AssertUnwindSafe(|| attempt(instances, session, entries)));
+    if let Err(payload) = computed {
+        instances.replace(&told(&*payload));
+    }
+}
+
+fn attempt(
     instances: &Arc<Instances>,
     mut session: Box<dyn Session>,
     mut entries: Vec<(Turn, Entry)>,

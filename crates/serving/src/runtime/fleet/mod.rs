@@ -103,7 +103,8 @@ impl Fleet {
         if let Some(model) = self.ready(key) {
             return Ok(model);
         }
-        let model = self.flight(key)?.land().await?;
+        // Apart, so that the usual way carries no room for the long one.
+        let model = Box::pin(self.flight(key)?.land()).await?;
         model.touch();
         Ok(model)
     }

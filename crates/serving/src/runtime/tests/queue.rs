@@ -258,24 +258,78 @@ async fn light_models_answer_where_they_are_asked_and_heavy_ones_elsewhere() {
     assert!(threads[50..].iter().all(|name| name.starts_with("infer-")), "{threads:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_light_model_that_gains_from_company_is_handed_over_while_others_are_under_way() {
+/// A model whose rows cost much less beside others.
+async fn sociable() -> (super::fake::World, Arc<Model>) {
     let settings = Settings { instances: 2, warm_up: true, ..Settings::default() };
     let (world, model) = one(settings).await;
-    // However many rows: so each costs much less beside others.
     world.stage.run_ns.store(60_000, SeqCst);
     for _ in 0..40 {
         model.infer(ask(&[1.0])).await.unwrap();
     }
-    world.stage.gate.shut();
     world.stage.threads.lock().unwrap().clear();
-    let first = spawn(&model, ask(&[1.0]));
-    eventually("it runs", || world.stage.gate.waiting.load(SeqCst) == 1).await;
-    let second = spawn(&model, ask(&[2.0]));
-    eventually("both run", || world.stage.gate.waiting.load(SeqCst) == 2).await;
+    (world, model)
+}
+
+#[tokio::test]
+async fn light_requests_that_arrive_together_are_computed_together_where_they_arrive() {
+    let (world, model) = sociable().await;
+    let mut seen = Vec::new();
+    // A light one may be interrupted and taken for heavy, until it was seen to be light again.
+    for _ in 0..20 {
+        for _ in 0..20 {
+            model.infer(ask(&[1.0])).await.unwrap();
+        }
+        world.stage.threads.lock().unwrap().clear();
+        let before = world.stage.rows().len();
+        let all: Vec<_> = (0..8_u8).map(|n| spawn(&model, ask(&[f32::from(n)]))).collect();
+        for (n, asked) in (0..8_u8).zip(all) {
+            assert!(answers(&asked.await.unwrap().unwrap(), &[f32::from(n)]));
+        }
+        let rows = world.stage.rows().split_off(before);
+        assert_eq!(rows.iter().sum::<usize>(), 8);
+        let threads = world.stage.threads.lock().unwrap().clone();
+        if rows.len() <= 3 && !threads.iter().any(|name| name.starts_with("infer-")) {
+            return;
+        }
+        seen.push((rows, threads));
+    }
+    panic!("never together where they arrived: {seen:?}");
+}
+
+#[tokio::test]
+async fn whoever_does_not_come_back_leaves_nobody_waiting() {
+    let (_world, model) = sociable().await;
+    for _ in 0..50 {
+        let all: Vec<_> = (0..6_u8).map(|n| spawn(&model, ask(&[f32::from(n)]))).collect();
+        tokio::task::yield_now().await;
+        for gone in [0, 2, 3] {
+            all[gone].abort();
+        }
+        for (n, asked) in (0..6_u8).zip(all) {
+            match asked.await {
+                Ok(answer) => assert!(answers(&answer.unwrap(), &[f32::from(n)])),
+                Err(gone) => assert!(gone.is_cancelled()),
+            }
+        }
+    }
+    assert_eq!(model.statistics().in_flight, 0);
+    assert_eq!(model.statistics().waiting, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn light_requests_find_a_thread_while_all_sessions_are_busy() {
+    let (world, model) = sociable().await;
+    world.stage.gate.shut();
+    let mut busy = Vec::new();
+    for count in 1..=2 {
+        busy.push(spawn(&model, ask(&[1.0])));
+        eventually("it runs", || world.stage.gate.waiting.load(SeqCst) == count).await;
+    }
+    let waits = spawn(&model, ask(&[2.0]));
+    waiting(&model, 1).await;
     world.stage.gate.open();
-    first.await.unwrap().unwrap();
-    second.await.unwrap().unwrap();
-    let threads = world.stage.threads.lock().unwrap().clone();
-    assert!(threads.iter().any(|name| name.starts_with("infer-")), "{threads:?}");
+    assert!(answers(&waits.await.unwrap().unwrap(), &[2.0]));
+    for one in busy {
+        one.await.unwrap().unwrap();
+    }
 }
