@@ -54,6 +54,6 @@ mod tests {
         let detail: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(detail["module"], "feast.errors");
         assert_eq!(detail["class"], "FeatureViewNotFoundException");
-        assert_eq!(detail["message"], "there is no feature view x here");
+        assert_eq!(detail["message"], "there is no feature \"view x\" here");
     }
 }
