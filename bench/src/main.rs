@@ -4,6 +4,7 @@
 
 mod commit;
 mod decision;
+mod features;
 mod object;
 mod process;
 mod report;
@@ -30,6 +31,7 @@ enum Part {
     Tracking,
     Scale,
     Serving,
+    Features,
 }
 
 /// Measures speed, as ratios within one run.
@@ -37,7 +39,8 @@ enum Part {
 struct Arguments {
     /// What to measure; everything if nothing is named.
     parts: Vec<Part>,
-    /// How long each rate is measured, in seconds [default: 10, for `serving` 3].
+    /// How long each rate is measured, in seconds [default: 10, for `serving` 3, for
+    /// `features` 5].
     #[arg(long)]
     seconds: Option<u64>,
     #[command(flatten, next_help_heading = "For `tracking` and `scale`")]
@@ -92,6 +95,7 @@ async fn measure(arguments: Arguments) -> Result<usize> {
             Part::Tracking => tracking::measure(&mut report, &tracking).await?,
             Part::Scale => tracking::scale(&mut report, &tracking).await?,
             Part::Serving => serving::measure(&mut report, &serving).await?,
+            Part::Features => features::measure(&mut report, seconds.unwrap_or(5)).await?,
         }
     }
     Ok(report.missed())

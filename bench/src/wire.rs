@@ -23,6 +23,30 @@ pub(crate) async fn load(
     Ok(try_join_all(each).await?.into_iter().sum())
 }
 
+/// Sends `request` over one connection for as long as `run`; tells how long each answer took, in
+/// seconds.
+pub(crate) async fn timed(
+    address: SocketAddr,
+    request: &str,
+    status: u16,
+    run: Duration,
+) -> Result<Vec<f64>> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (mut buffer, mut took) = (Vec::with_capacity(8192), Vec::new());
+    let until = Instant::now() + run;
+    while Instant::now() < until {
+        let began = Instant::now();
+        stream.write_all(request.as_bytes()).await?;
+        let got = answer(&mut stream, &mut buffer).await?;
+        took.push(began.elapsed().as_secs_f64());
+        if got != status {
+            bail!("expected {status}, got {got}: {}", String::from_utf8_lossy(&buffer));
+        }
+    }
+    Ok(took)
+}
+
 async fn one(address: SocketAddr, request: &str, status: u16, until: Instant) -> Result<usize> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
