@@ -20,13 +20,15 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, RowStream, Statement};
 
-use super::merge::Inserts;
+use super::merge::{Inserts, Repeatable};
 use super::{Target, pool, translate};
 use crate::db::dialect;
 use crate::db::value::{Row, Value};
 
 /// How many statements of one call are under way at once.
 const PIPELINE: usize = 64;
+/// How many rows of one call are held at a time.
+const MANY: usize = 128;
 /// How many statements are kept prepared; texts with lists in them come in many lengths.
 const PREPARED: usize = 1000;
 /// How many rows of a result are held at a time.
@@ -350,16 +352,36 @@ impl Connection {
         rows: impl Iterator<Item = impl AsRef<[Value]>>,
     ) -> Result<u64> {
         self.send_inserts()?;
-        let statement = self.prepared(sql)?;
+        // An update of what is there may meet the same row twice, which one statement must not.
+        let apart = sql.contains("DO UPDATE");
+        let texts = if apart { Repeatable::single(sql) } else { Repeatable::new(sql) };
+        let mut rows = rows.peekable();
+        let mut changed = 0;
+        while rows.peek().is_some() {
+            let some: Vec<Vec<Value>> =
+                rows.by_ref().take(MANY).map(|row| row.as_ref().to_vec()).collect();
+            changed += self.execute_some(&texts, some)?;
+        }
+        Ok(changed)
+    }
+
+    /// Runs a statement for each of some rows, several rows at once where that is possible.
+    fn execute_some(&mut self, texts: &Repeatable, rows: Vec<Vec<Value>>) -> Result<u64> {
+        let mut rows = rows.into_iter();
+        let mut statements = Vec::new();
+        while let Some((size, text)) = texts.largest(rows.len()) {
+            let values: Vec<Value> = rows.by_ref().take(size).flatten().collect();
+            statements.push((self.prepared(&text)?, values));
+        }
         self.begun()?;
         let client = self.client.clone();
-        let execute = async |row: &[Value]| {
-            let params = row.iter().map(|value| value as &(dyn ToSql + Sync));
+        let execute = async |(statement, values): (Statement, Vec<Value>)| {
+            let params = values.iter().map(|value| value as &(dyn ToSql + Sync));
             client.execute_raw(&statement, params).await
         };
         // The connection sends them as they come and answers in order.
-        let all = stream::iter(rows)
-            .map(async |row| execute(row.as_ref()).await)
+        let all = stream::iter(statements)
+            .map(execute)
             .buffered(PIPELINE)
             .try_fold(0, async |sum, changed| Ok(sum + changed));
         self.finish(all)

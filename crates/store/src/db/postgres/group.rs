@@ -30,9 +30,11 @@ use crate::db::tx::{Engine, Sharing, Tx};
 use crate::db::value::{Row, Value};
 use crate::db::{EngineHandle, Inner, Kind, WriteStats, blocking, copy};
 
-/// Two leaders: while one waits for the disk, the other fills the next transaction. They leave half
-/// of the connections to others.
+/// One leader serves a few callers best: the larger a transaction, the less of it each costs. When
+/// many wait, another fills the next transaction while the first waits for the disk.
 const LEADERS: usize = 2;
+/// How many must wait for the second.
+const MANY: usize = 24;
 /// The most writes in one transaction. Their rows stay held until all of them are done.
 const TOGETHER: usize = 64;
 
@@ -115,6 +117,7 @@ impl Group {
             waiting: Mutex::default(),
             room: config.write_queue,
             together: config.write_batch.clamp(1, TOGETHER),
+            // Half of the connections are left to others.
             leaders: (config.connections / 2).clamp(1, LEADERS),
             commits: AtomicU64::new(0),
             writes: AtomicU64::new(0),
@@ -155,7 +158,8 @@ impl Group {
                 .retry_after(Duration::from_secs(1)));
         }
         waiting.jobs.push(job);
-        let wanted = waiting.leaders < self.leaders;
+        let wanted =
+            waiting.leaders == 0 || (waiting.leaders < self.leaders && waiting.jobs.len() >= MANY);
         waiting.leaders += usize::from(wanted);
         Ok(wanted)
     }

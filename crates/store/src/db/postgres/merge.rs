@@ -8,15 +8,23 @@ use std::sync::Arc;
 
 use crate::db::value::Value;
 
-/// The most rows of one statement.
-const ROWS: usize = 64;
+/// How many rows a statement has: any small number, and few large ones, so that not too many
+/// statements are ever prepared.
+const SIZES: [usize; 18] = [64, 32, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1];
 
 /// Inserts that wait to be sent, by their text and in the order in which each text first came.
 #[derive(Default)]
 pub(super) struct Inserts {
     waiting: Vec<(Arc<str>, Vec<Vec<Value>>)>,
-    /// Texts met before, with those for 2, 4, 8, … rows; none where a text cannot be repeated.
-    known: HashMap<Arc<str>, Vec<Arc<str>>>,
+    /// Texts met before, with those for more rows.
+    known: HashMap<Arc<str>, Repeatable>,
+}
+
+/// An insert of one row, as one of more rows.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Repeatable {
+    /// For each of [`SIZES`]; only the last where the text cannot be repeated.
+    texts: Vec<Option<Arc<str>>>,
 }
 
 impl Inserts {
@@ -29,7 +37,7 @@ impl Inserts {
             Some((text, _)) => text.clone(),
             None => {
                 let text: Arc<str> = sql.into();
-                self.known.insert(text.clone(), repetitions(sql));
+                self.known.insert(text.clone(), Repeatable::new(sql));
                 text
             }
         };
@@ -44,14 +52,11 @@ impl Inserts {
     pub(super) fn take(&mut self) -> Vec<(Arc<str>, Vec<Value>)> {
         let mut statements = Vec::new();
         for (text, rows) in std::mem::take(&mut self.waiting) {
-            let larger = self.known.get(&text).map_or(&[][..], Vec::as_slice);
+            let known = self.known.entry(text).or_insert_with_key(|text| Repeatable::new(text));
             let mut rows = rows.into_iter();
-            while rows.len() > 0 {
-                // The largest power of two that is left.
-                let step = (rows.len().ilog2() as usize).min(larger.len());
-                let sql = step.checked_sub(1).map_or(&text, |at| &larger[at]);
-                let values = rows.by_ref().take(1 << step).flatten().collect();
-                statements.push((sql.clone(), values));
+            while let Some((size, sql)) = known.largest(rows.len()) {
+                let values = rows.by_ref().take(size).flatten().collect();
+                statements.push((sql, values));
             }
         }
         statements
@@ -62,22 +67,38 @@ impl Inserts {
     }
 }
 
-/// The texts for 2, 4, 8, … rows.
-fn repetitions(sql: &str) -> Vec<Arc<str>> {
-    let Some((before, row, after)) = parts(sql) else { return Vec::new() };
-    let width = placeholders(row).map(|(_, number, _)| number).max().unwrap_or(0);
-    // What stands outside of the row is said once, and must not depend on it.
-    if width == 0 || placeholders(before).chain(placeholders(after)).next().is_some() {
-        return Vec::new();
+impl Repeatable {
+    pub(super) fn new(sql: &str) -> Self {
+        let texts = SIZES.map(|size| {
+            if size == 1 { Some(sql.into()) } else { repeated(sql, size).map(Arc::from) }
+        });
+        Self { texts: texts.into() }
     }
-    let sizes = std::iter::successors(Some(2), |size| Some(size * 2));
-    sizes
-        .take_while(|size| *size <= ROWS)
-        .map(|size| {
-            let rows: Vec<_> = (0..size).map(|n| shifted(row, n * width)).collect();
-            format!("{before}{}{after}", rows.join(", ")).into()
-        })
-        .collect()
+
+    /// Never more than one row at a time.
+    pub(super) fn single(sql: &str) -> Self {
+        let texts = SIZES.map(|size| (size == 1).then(|| sql.into()));
+        Self { texts: texts.into() }
+    }
+
+    /// The text for as many of so many rows as one statement takes, and their number.
+    pub(super) fn largest(&self, rows: usize) -> Option<(usize, Arc<str>)> {
+        let texts = SIZES.iter().zip(&self.texts);
+        let mut fitting = texts.filter(|(size, _)| **size <= rows);
+        fitting.find_map(|(size, text)| text.clone().map(|text| (*size, text)))
+    }
+}
+
+/// The text for more rows, if it is one that inserts a row.
+fn repeated(sql: &str, size: usize) -> Option<String> {
+    let (before, row, after) = parts(sql)?;
+    let width = placeholders(row).map(|(_, number, _)| number).max()?;
+    // What stands outside of the row is said once, and must not depend on it.
+    if placeholders(before).chain(placeholders(after)).next().is_some() {
+        return None;
+    }
+    let rows: Vec<_> = (0..size).map(|n| shifted(row, n * width)).collect();
+    Some(format!("{before}{}{after}", rows.join(", ")))
 }
 
 /// What is before the only row of an insert, the row with its parentheses, and what follows it.
@@ -120,23 +141,23 @@ fn shifted(row: &str, by: usize) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 
     #[test]
     fn a_row_is_repeated_with_its_own_numbers() {
-        let texts = repetitions(
-            "INSERT INTO t (a, b) VALUES ($1, COALESCE($2, (SELECT MAX(b) FROM t)))
-             ON CONFLICT (a) DO NOTHING",
-        );
-        assert_eq!(texts.len(), 6);
+        let sql = "INSERT INTO t (a, b) VALUES ($1, COALESCE($2, (SELECT MAX(b) FROM t)))
+             ON CONFLICT (a) DO NOTHING";
         assert_eq!(
-            &*texts[0],
+            repeated(sql, 2).unwrap(),
             "INSERT INTO t (a, b) VALUES ($1, COALESCE($2, (SELECT MAX(b) FROM t))), \
              ($3, COALESCE($4, (SELECT MAX(b) FROM t)))
              ON CONFLICT (a) DO NOTHING"
         );
-        assert!(texts[5].contains("$128") && !texts[5].contains("$129"));
+        let (size, largest) = Repeatable::new(sql).largest(1000).unwrap();
+        assert_eq!(size, 64);
+        assert!(largest.contains("$128") && !largest.contains("$129"));
     }
 
     #[test]
@@ -148,7 +169,9 @@ mod tests {
             "INSERT INTO t (a) VALUES ($1) ON CONFLICT (a) DO UPDATE SET a = $2",
             "UPDATE t SET a = $1",
         ] {
-            assert_eq!(repetitions(sql), [], "{sql}");
+            assert_eq!(repeated(sql, 2), None, "{sql}");
+            let (size, text) = Repeatable::new(sql).largest(5).unwrap();
+            assert_eq!((size, &*text), (1, sql));
         }
     }
 
