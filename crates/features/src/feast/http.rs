@@ -77,8 +77,8 @@ async fn get_online_features(
         None => Wanted::Features(asked.features.unwrap_or_default()),
     };
     let answer = s.read_online(&call.ctx, &call.place, &wanted, asked.entities.0).await?;
-    let body = write(&answer, style, s.shelf().config().max_reply)?;
-    Ok(json(Body::from(body)))
+    let most = s.shelf().config().max_reply;
+    Ok(json(body::written(answer, move |answer| write(answer, style, most)).await?))
 }
 
 fn json(body: Body) -> Response {

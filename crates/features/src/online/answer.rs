@@ -31,6 +31,14 @@ pub(crate) struct Answer {
     pub(crate) now: Timestamp,
 }
 
+impl Answer {
+    /// How many values there are.
+    pub(crate) fn values(&self) -> usize {
+        let features: usize = self.views.iter().map(|view| view.picked.fields.len()).sum();
+        features * self.entities
+    }
+}
+
 /// The rows of one view, one for each entity.
 #[derive(Debug)]
 pub(crate) struct ViewAnswer {

@@ -1,6 +1,6 @@
 //! Bodies of requests and replies.
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
 use falaj_base::{ByteSize, Error, Result, code};
 use falaj_online::Moments;
@@ -8,8 +8,9 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde_json::Value as Json;
 
-use super::answer::Found;
+use super::answer::{Answer, Found};
 use super::ask::Entities;
+use crate::source::blocking;
 
 /// Reads a body of JSON strictly; what is wrong is named by its path.
 pub(crate) async fn read<T: DeserializeOwned>(request: Request) -> Result<T> {
@@ -72,6 +73,22 @@ pub(crate) fn value(
             Ok(())
         }
     }
+}
+
+/// Values that are written on the thread that answers; more are left to another.
+const FEW: usize = 20_000;
+
+/// Writes an answer out.
+pub(crate) async fn written(
+    answer: Answer,
+    write: impl FnOnce(&Answer) -> Result<Vec<u8>> + Send + 'static,
+) -> Result<Body> {
+    let written = if answer.values() <= FEW {
+        write(&answer)?
+    } else {
+        blocking(move || write(&answer)).await?
+    };
+    Ok(Body::from(written))
 }
 
 /// Refuses a reply that has grown over the limit.

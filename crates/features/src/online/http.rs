@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use falaj_base::{Error, Result, code};
@@ -57,7 +56,8 @@ async fn online(s: Arc<Features>, call: Call, request: Request) -> Result<Respon
         }
     };
     let answer = s.read_online(&call.ctx, &call.place, &wanted, asked.entities.0).await?;
-    let mut reply = Response::new(Body::from(write(&answer, s.shelf().config().max_reply)?));
+    let most = s.shelf().config().max_reply;
+    let mut reply = Response::new(body::written(answer, move |answer| write(answer, most)).await?);
     let kind = HeaderValue::from_static("application/json");
     reply.headers_mut().insert(header::CONTENT_TYPE, kind);
     Ok(reply)

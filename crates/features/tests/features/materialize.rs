@@ -107,7 +107,10 @@ fn cell(batch: &RecordBatch, name: &str) -> Option<i64> {
     (!column.is_null(0)).then(|| column.value(0))
 }
 
-fn cases() -> impl Strategy<Value = (Vec<Row>, Vec<(i64, i64, Option<i64>)>)> {
+/// Key, event, trips.
+type Push = (i64, i64, Option<i64>);
+
+fn cases() -> impl Strategy<Value = (Vec<Row>, Vec<Push>)> {
     let value = proptest::option::weighted(0.8, 0_i64..100);
     let row = (0_i64..3, -9_i64..=0, 0_i64..4, value.clone())
         .prop_map(|(key, event, late, trips)| (key, NOW + event, NOW + event + late, trips));

@@ -22,6 +22,9 @@ pub use redis::{Redis, RedisConfig};
 
 use crate::key::Key;
 
+/// The most rows that are looked for on the thread that asks: on a cold disk each may be a read.
+const AT_ONCE: usize = 500;
+
 /// A place in the log of pushed rows: everything up to it has been applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
@@ -40,6 +43,10 @@ impl Online {
     /// The row of each key, in the order asked.
     pub async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Bytes>>> {
         match self {
+            Self::Embedded(store) if keys.len() > AT_ONCE => {
+                let (store, keys) = (store.clone(), keys.to_vec());
+                blocking(move || store.read(&keys)).await
+            }
             // Microseconds of work, and mostly in memory: not worth another thread.
             Self::Embedded(store) => store.read(keys),
             Self::Redis(store) => store.read(keys).await,
