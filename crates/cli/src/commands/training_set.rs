@@ -121,6 +121,9 @@ const FIELDS: &[Column] = &[
     ("finished", "finished_at"),
 ];
 
+/// Where the routes of training sets are.
+const SETS: &str = "training-sets";
+
 impl Create {
     fn body(&self) -> Value {
         let text = |it: &Option<String>| it.as_deref().map(Value::from);
@@ -141,7 +144,6 @@ impl Create {
 impl TrainingSet {
     pub(crate) async fn run(self, ctx: &Context) -> Result<()> {
         let (client, out) = (ctx.client()?, ctx.output);
-        const SETS: &str = "training-sets";
         match self.command {
             Commands::Create(create) => {
                 let path = path(&create.place, &[SETS]);

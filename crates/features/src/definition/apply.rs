@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::form::{EntityForm, Form, Noun, Origin, Pick, ServiceForm, SourceForm, ViewForm};
-use super::spec::{About, Definitions, Source, SourceKind, View};
+use super::spec::{About, Column, Definitions, Source, SourceKind, View};
 use crate::name::FeatureName;
 use crate::reference::Reference;
 
@@ -175,36 +175,32 @@ impl Plan<'_> {
         entities: &[FeatureName],
         source: &FeatureName,
     ) -> Result<ViewForm> {
-        let entity = |(at, name): (usize, &FeatureName)| match self
-            .all
-            .get(&(Noun::Entity, name.clone()))
-            .map(|latest| &latest.form)
-        {
-            Some(Form::Entity(form)) => Ok(form.clone()),
-            _ => {
-                let field = format!("entities[{at}]");
-                let allowed = "an entity that is declared here or before";
-                Err(refused(Noun::View, place, &field, name, allowed))
+        let declared = |noun, name: &FeatureName| {
+            self.all.get(&(noun, name.clone())).map(|latest| &latest.form)
+        };
+        let entity = |(at, name): (usize, &FeatureName)| {
+            if let Some(Form::Entity(form)) = declared(Noun::Entity, name) {
+                return Ok(form.clone());
             }
+            let field = format!("entities[{at}]");
+            let allowed = "an entity that is declared here or before";
+            Err(refused(Noun::View, place, &field, name, allowed))
         };
         form.entities = entities.iter().enumerate().map(entity).collect::<Result<_>>()?;
-        form.source = match self.all.get(&(Noun::Source, source.clone())).map(|it| &it.form) {
-            Some(Form::Source(form)) => form.clone(),
-            _ => {
-                let allowed = "a source that is declared here or before";
-                return Err(refused(Noun::View, place, "source", source, allowed));
-            }
+        let Some(Form::Source(found)) = declared(Noun::Source, source) else {
+            let allowed = "a source that is declared here or before";
+            return Err(refused(Noun::View, place, "source", source, allowed));
         };
-        self.columns(place, &form)?;
+        form.source = found.clone();
+        Self::columns(place, &form)?;
         Ok(form)
     }
 
     /// A key is the same column for all entities that have it, and no feature or time.
-    fn columns(&self, place: Place, form: &ViewForm) -> Result<()> {
+    fn columns(place: Place, form: &ViewForm) -> Result<()> {
         for key in form.entities.iter().flat_map(|entity| &entity.join_keys) {
-            let other =
-                |known: &&super::spec::Column| known.name == key.name && known.kind != key.kind;
-            if form.keys().iter().any(|known| other(&known)) {
+            let other = |known: &Column| known.name == key.name && known.kind != key.kind;
+            if form.keys().into_iter().any(other) {
                 let allowed = "one type for the key in all entities of a view";
                 return Err(refused(Noun::View, place, "entities", &key.name, allowed));
             }
@@ -245,14 +241,12 @@ impl Plan<'_> {
         };
         let picks = picked(&features, views).map_err(|(at, allowed)| {
             let (field, at) = (format!("features[{at}]"), &features[at]);
-            match place {
-                Some(_) => refused(Noun::Service, place, &field, at, allowed),
-                // The request took a feature away that a service has.
-                None => {
-                    let allowed = format!("what the service `{name}` is made of: it has `{at}`");
-                    Error::invalid("views", format!("without {at}"), allowed)
-                }
+            if place.is_some() {
+                return refused(Noun::Service, place, &field, at, allowed);
             }
+            // The request took a feature away that a service has.
+            let allowed = format!("what the service `{name}` is made of: it has `{at}`");
+            Error::invalid("views", format!("without {at}"), allowed)
         })?;
         Ok(ServiceForm { name, features, picks })
     }
@@ -293,20 +287,16 @@ pub(crate) fn picked<'a>(
             Some(feature) => vec![feature.clone()],
             None => form.fields.iter().map(|field| field.name.clone()).collect(),
         };
-        let pick = match picks.iter_mut().find(|pick| pick.view == reference.view) {
-            Some(pick) => pick,
-            None => {
-                let view = reference.view.clone();
-                picks.push(Pick { view, version, hash, features: Vec::new() });
-                #[allow(clippy::unwrap_used, reason = "pushed just now")]
-                picks.last_mut().unwrap()
-            }
-        };
+        let place = picks.iter().position(|pick| pick.view == reference.view);
+        let place = place.unwrap_or_else(|| {
+            picks.push(Pick { view: reference.view.clone(), version, hash, features: Vec::new() });
+            picks.len() - 1
+        });
         for feature in named {
-            if pick.features.contains(&feature) {
+            if picks[place].features.contains(&feature) {
                 return Err((at, "each feature once"));
             }
-            pick.features.push(feature);
+            picks[place].features.push(feature);
         }
     }
     Ok(picks)

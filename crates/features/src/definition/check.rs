@@ -21,7 +21,7 @@ const MAX_CLASSIFICATION: usize = 63;
 const RESERVED: &str = "__";
 
 /// Refuses what no neighbour could make right. The field is named from the request's root.
-pub fn check(wanted: &Definitions, config: &FeaturesConfig) -> Result<()> {
+pub(super) fn check(wanted: &Definitions, config: &FeaturesConfig) -> Result<()> {
     if wanted.is_empty() {
         let allowed = "at least one of entities, sources, views or services";
         return Err(Error::invalid("body", "no definitions", allowed));

@@ -11,7 +11,7 @@ const ALLOWED: &str = "the name of one of `features.source_roots` and a path bel
                        single slashes, none of them empty, `.` or `..`; `*` and `?` in the last";
 
 /// Refuses a path that is not plain and relative.
-pub fn check(field: &str, path: &str) -> Result<()> {
+pub(crate) fn check(field: &str, path: &str) -> Result<()> {
     let plain = |part: &str| !matches!(part, "" | "." | "..");
     let fits = path.len() <= MAX_LEN
         && path.split('/').all(plain)
@@ -24,14 +24,12 @@ pub fn check(field: &str, path: &str) -> Result<()> {
 }
 
 /// The folder, root first, and the pattern of the file's name.
-#[must_use]
-pub fn split(path: &str) -> (&str, &str) {
+pub(crate) fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }
 
 /// Whether the name of a file fits the pattern: `?` is one character, `*` any number.
-#[must_use]
-pub fn matches(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);

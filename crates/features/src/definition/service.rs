@@ -176,7 +176,7 @@ impl Features {
         let catalog = self.catalog(project.id).await?;
         let mut used = UsedBy::default();
         for one in catalog.all().filter(|it| ctx.allows(&FEATURE_READ, &it.resource(project))) {
-            let uses = match (&one.definition, &of.definition) {
+            let depends = match (&one.definition, &of.definition) {
                 (Form::View(view), Form::Entity(entity)) => view.entities.contains(entity),
                 (Form::View(view), Form::Source(source)) => {
                     let below = match &view.source.origin {
@@ -191,8 +191,8 @@ impl Features {
                 _ => false,
             };
             match &one.definition {
-                Form::View(_) if uses => used.views.push(one.name.clone()),
-                Form::Service(_) if uses => used.services.push(one.name.clone()),
+                Form::View(_) if depends => used.views.push(one.name.clone()),
+                Form::Service(_) if depends => used.services.push(one.name.clone()),
                 _ => {}
             }
         }

@@ -69,13 +69,11 @@ pub(super) fn time_column(schema: &Schema) -> Result<String> {
         .filter(|field| matches!(field.data_type(), DataType::Timestamp(..)))
         .map(|field| field.name().clone())
         .collect();
-    match times.as_slice() {
-        [only] => Ok(only.clone()),
-        _ => {
-            let found = if times.is_empty() { "absent".to_owned() } else { times.join(", ") };
-            Err(Error::invalid("moments", found, "a column `event_timestamp`, or one of times"))
-        }
+    if let [only] = times.as_slice() {
+        return Ok(only.clone());
     }
+    let found = if times.is_empty() { "absent".to_owned() } else { times.join(", ") };
+    Err(Error::invalid("moments", found, "a column `event_timestamp`, or one of times"))
 }
 
 #[cfg(test)]

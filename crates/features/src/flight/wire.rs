@@ -12,7 +12,7 @@ use falaj_base::{Error, ErrorKind, Result};
 use falaj_store::objects::Blob;
 use falaj_tables::{Limits, Part, Ranges, Table};
 use falaj_web::grpc_code;
-use futures::{Stream, TryStreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use prost::Message;
 use tokio::sync::mpsc;
 use tonic::Status;
@@ -73,11 +73,10 @@ pub(super) fn messages(table: Table) -> Messages {
             Err(error) => drop(send(Err(error))),
         }
     });
-    let batches =
-        stream::unfold(
-            from,
-            |mut from| async move { from.recv().await.map(|batch| (batch, from)) },
-        );
+    let next = |mut from: mpsc::Receiver<Result<RecordBatch, FlightError>>| async move {
+        from.recv().await.map(|batch| (batch, from))
+    };
+    let batches = stream::unfold(from, next).fuse();
     let encoded = FlightDataEncoderBuilder::new().with_schema(schema).build(batches);
     Box::pin(encoded.map_err(|error| match error {
         FlightError::Tonic(status) => *status,

@@ -154,7 +154,7 @@ impl Features {
 fn due(tx: &mut Tx<'_>, old: Timestamp, size: u64) -> Result<Vec<VersionId>> {
     let rows = tx.query(
         "SELECT view FROM feature_log WHERE segment IS NULL GROUP BY view
-         HAVING MIN(at) <= $1 OR SUM(size) >= $2 ORDER BY view",
+         HAVING MIN(at) <= $1 OR CAST(SUM(size) AS BIGINT) >= $2 ORDER BY view",
         &params![old, size],
     )?;
     rows.iter().map(|row| row.get("view")).collect()

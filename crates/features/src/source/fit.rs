@@ -19,9 +19,8 @@ pub(crate) fn fits(from: &Type, to: &Type) -> bool {
     match (from, to) {
         _ if from == to => true,
         (Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64, Int32 | Int64)
-        | (Float16, Float32)
         | (Float16 | Float32 | Int8 | Int16 | Int32 | UInt8 | UInt16 | UInt32, Float64)
-        | (Int8 | Int16 | UInt8 | UInt16, Float32)
+        | (Float16 | Int8 | Int16 | UInt8 | UInt16, Float32)
         | (Utf8 | LargeUtf8, Utf8)
         | (Binary | LargeBinary, Binary)
         | (Timestamp(..), Timestamp(..)) => true,

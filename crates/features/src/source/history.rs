@@ -44,6 +44,7 @@ impl Stop {
 
 /// One place that rows lie in.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there are few of them")]
 pub(super) enum Piece {
     Table {
         /// What people call it.
@@ -121,7 +122,7 @@ impl History {
                     let mut columns = columns.clone();
                     columns.extend(known.clone());
                     let mut row = 0;
-                    self.table(name, table, columns, stop, &mut |batch| {
+                    Self::table(name, table, columns, stop, &mut |batch| {
                         let at = keys.len();
                         let time = |place: usize| -> Result<ArrayRef> {
                             let column = batch.column(place);
@@ -141,7 +142,7 @@ impl History {
                         Ok(true)
                     })?;
                 }
-                Piece::Log { .. } => self.log(piece, stop, &mut |batch, at| {
+                Piece::Log { .. } => Self::log(piece, stop, &mut |batch, at| {
                     let known = TimestampMicrosecondArray::from(vec![at; batch.num_rows()]);
                     let batch = chosen(&batch, &columns)?;
                     let (event, keys) = batch
@@ -185,7 +186,7 @@ impl History {
             }
             match piece {
                 Piece::Table { name, table, .. } => {
-                    self.table(name, table, columns.clone(), stop, &mut |batch| {
+                    Self::table(name, table, columns.clone(), stop, &mut |batch| {
                         let place = |name: &str| format!("{}.{name}", self.view.name);
                         let fitted =
                             wanted.fields().iter().zip(batch.columns()).map(|(field, column)| {
@@ -197,7 +198,7 @@ impl History {
                         Ok(go_on)
                     })?;
                 }
-                Piece::Log { .. } => self.log(piece, stop, &mut |batch, _| {
+                Piece::Log { .. } => Self::log(piece, stop, &mut |batch, _| {
                     go_on = each(&chosen(&batch, &columns)?)?;
                     Ok(go_on)
                 })?,
@@ -217,7 +218,6 @@ impl History {
     }
 
     pub(super) fn table(
-        &self,
         name: &str,
         table: &Table,
         columns: Vec<String>,
@@ -242,7 +242,6 @@ impl History {
     }
 
     pub(super) fn log(
-        &self,
         piece: &Piece,
         stop: &Stop,
         each: &mut dyn FnMut(RecordBatch, i64) -> Result<bool>,

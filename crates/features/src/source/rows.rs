@@ -21,7 +21,7 @@ impl History {
         let names: Vec<String> = wanted.fields().iter().map(|it| it.name().clone()).collect();
         for piece in &self.pieces {
             let Piece::Table { name, table, known, .. } = piece else {
-                self.log(piece, stop, &mut |batch, at| {
+                Self::log(piece, stop, &mut |batch, at| {
                     let known = TimestampMicrosecondArray::from(vec![at; batch.num_rows()]);
                     each(&batch, &known)?;
                     Ok(true)
@@ -31,7 +31,7 @@ impl History {
             let mut columns = names.clone();
             columns.extend(known.clone());
             let mut first = 0;
-            self.table(name, table, columns, stop, &mut |batch| {
+            Self::table(name, table, columns, stop, &mut |batch| {
                 let place = |column: &str| format!("{}.{column} in {name}", self.view.name);
                 let mut fitted = Vec::with_capacity(names.len());
                 for (field, column) in wanted.fields().iter().zip(batch.columns()) {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use bytes::{Bytes, BytesMut};
 use falaj_base::{Error, Result};
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt, stream};
 use tokio::sync::mpsc;
 
 const PIECE: usize = 256 << 10;
@@ -20,11 +20,11 @@ pub(crate) struct Pipe {
 /// A pipe and what comes out of it. What was written last comes with [`Write::flush`].
 pub(crate) fn pipe() -> (Pipe, impl Stream<Item = Result<Bytes>> + Send) {
     let (to, from) = mpsc::channel(PIECES);
-    let pieces =
-        stream::unfold(
-            from,
-            |mut from| async move { from.recv().await.map(|piece| (piece, from)) },
-        );
+    let next = |mut from: mpsc::Receiver<Result<Bytes>>| async move {
+        from.recv().await.map(|piece| (piece, from))
+    };
+    // Asked once more after its end, it has still ended.
+    let pieces = stream::unfold(from, next).fuse();
     (Pipe { to, waiting: BytesMut::new() }, pieces)
 }
 

@@ -144,9 +144,9 @@ impl Features {
                 self.definition(ctx, project, Noun::View, &pick.view, Some(pick.version)).await?;
             let view = ViewVersion::of(&Arc::new(found))
                 .ok_or_else(|| Error::internal("a view that is none"))?;
-            let column = |feature: &crate::name::FeatureName| match what.full_feature_names {
-                true => format!("{}__{feature}", pick.view),
-                false => feature.to_string(),
+            let full = what.full_feature_names;
+            let column = |feature: &crate::name::FeatureName| {
+                if full { format!("{}__{feature}", pick.view) } else { feature.to_string() }
             };
             let columns = pick.features.iter().map(column).collect();
             chosen.push((Chosen { pick, columns }, view));

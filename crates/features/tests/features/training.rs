@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
-use arrow_array::{
-    Array, ArrayRef, Float64Array, Int64Array, RecordBatch, TimestampMicrosecondArray,
-};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, TimestampMicrosecondArray};
 use falaj_base::{HumanDuration, Timestamp};
 use falaj_features::FeaturesConfig;
 use falaj_features::config::SourceRoot;
@@ -82,7 +80,11 @@ fn batch(rows: &[Row]) -> RecordBatch {
         ("trips", Arc::new(rows.iter().map(|row| row.3).collect::<Int64Array>()), true),
         (
             "rate",
-            Arc::new(rows.iter().map(|row| Some(row.0 as f64)).collect::<Float64Array>()),
+            Arc::new(
+                rows.iter()
+                    .map(|row| Some(f64::from(i32::try_from(row.0).unwrap())))
+                    .collect::<Float64Array>(),
+            ),
             true,
         ),
     ])
