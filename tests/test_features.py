@@ -95,7 +95,7 @@ def test_what_is_wrong_is_named(stage, tmp_path):
     server, admin = stage
     file = tmp_path / "wrong.toml"
     file.write_text(DRIVERS.replace('source = "live"', 'source = "nobody"'))
-    assert "view[0].source" in falaj(server, "apply", str(file), code=2).replace("views[0]", "view[0]")
+    assert "`views[0].source` is" in falaj(server, "apply", str(file), code=1)
     answer = admin.post(f"{API}/apply", data=b"\xff", headers={"content-type": "application/toml"})
     assert (answer.status_code, answer.json()["code"]) == (400, "malformed-body")
     answer = admin.post(f"{API}/apply", data=b"x", headers={"content-type": "text/plain"})

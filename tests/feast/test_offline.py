@@ -122,17 +122,20 @@ def test_a_stranger_gets_nothing(stage):
         client.do_get(flight.Ticket(b"\xff nonsense"), options(server.admin_token())).read_all()
 
 
-@pytest.mark.parametrize("columns", [
-    {"driver_id": [1]}, {"event_timestamp": [START]}, {"driver_id": ["x"], "event_timestamp": [START]},
-    {"driver_id": [1], "event_timestamp": ["now"]}, {"key": ["mock_key"]},
+@pytest.mark.parametrize("columns, reason", [
+    ({"driver_id": [1]}, "`event_timestamp`, or one of times"),
+    ({"event_timestamp": [START]}, "`moments.driver_id` is .absent"),
+    ({"driver_id": ["x"], "event_timestamp": [START]}, "`moments.driver_id` is .Utf8"),
+    ({"driver_id": [1], "event_timestamp": ["now"]}, "`moments.event_timestamp` is .Utf8"),
+    ({"key": ["mock_key"]}, "a table of entities"),
 ])
-def test_a_bad_table_is_refused_with_the_reason(stage, columns):
+def test_a_bad_table_is_refused_with_the_reason(stage, columns, reason):
     server, _ = stage
     client = flight.connect(f"grpc://127.0.0.1:{server.port}")
     command = '{"api": "get_historical_features", "feature_refs": ["driver_stats:trips"]}'
     writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(command), options(server.admin_token()))
     table = pa.table(columns)
-    with pytest.raises(pa.ArrowInvalid, match="moments"):
+    with pytest.raises(pa.ArrowInvalid, match=reason):
         writer.begin(table.schema)
         writer.write_table(table)
         writer.done_writing()

@@ -98,7 +98,9 @@ pub enum Origin {
     Object { object: String },
     /// Rows pushed here, after those of another source.
     Push {
+        // A source of the same shape; a schema that names itself cannot be flattened.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "Option<serde_json::Value>")]
         batch: Option<Box<SourceForm>>,
     },
 }

@@ -86,7 +86,9 @@ async fn received(
     rest: Streaming<FlightData>,
     most: u64,
 ) -> Result<RecordBatch> {
-    let data = stream::iter([Ok(first)]).chain(rest.map_err(FlightError::from));
+    // Clients begin with a message that has a command and nothing of the table.
+    let filled = |data: &FlightData| std::future::ready(!data.data_header.is_empty());
+    let data = stream::iter([Ok(first)]).chain(rest.map_err(FlightError::from)).try_filter(filled);
     let mut batches = FlightRecordBatchStream::new_from_flight_data(data);
     let (mut found, mut bytes) = (Vec::new(), 0);
     loop {
