@@ -58,9 +58,11 @@ impl Features {
         };
         let mut picked: Vec<Picked> = Vec::new();
         for reference in &references {
+            // Without a version the latest is meant, whatever else was asked for.
+            let latest = || catalog.view(&reference.view).map(|view| view.version());
+            let version = reference.version.or_else(latest);
             let of = |one: &Picked| {
-                one.view.name() == &reference.view
-                    && reference.version.is_none_or(|version| version == one.view.version())
+                one.view.name() == &reference.view && version == Some(one.view.version())
             };
             let place = if let Some(place) = picked.iter().position(of) {
                 place

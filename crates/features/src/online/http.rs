@@ -12,7 +12,7 @@ use http::{HeaderValue, Method, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::answer::{Answer, Status};
+use super::answer::{Answer, Status, ViewAnswer};
 use super::ask::Wanted;
 use super::body::{self, Columnar};
 use super::push::{Columns, To};
@@ -74,7 +74,7 @@ fn write(answer: &Answer, most: falaj_base::ByteSize) -> Result<Vec<u8>> {
         for &field in &view.picked.fields {
             comma(&mut out, &mut first);
             let name = &view.picked.shape.fields[field].0;
-            json::text(&mut out, &format!("{}:{name}", view.picked.view.name()));
+            json::text(&mut out, &format!("{}:{name}", called(answer, view)));
         }
     }
     out.extend_from_slice(b"],\"values\":[");
@@ -102,7 +102,7 @@ fn write(answer: &Answer, most: falaj_base::ByteSize) -> Result<Vec<u8>> {
     let mut first = true;
     for (view, rows) in views.zip(&rows) {
         comma(&mut out, &mut first);
-        json::text(&mut out, view.picked.view.name().as_str());
+        json::text(&mut out, &called(answer, view));
         out.extend_from_slice(b":[");
         let mut first = true;
         for row in rows {
@@ -116,6 +116,16 @@ fn write(answer: &Answer, most: falaj_base::ByteSize) -> Result<Vec<u8>> {
     }
     out.extend_from_slice(b"}}");
     Ok(out)
+}
+
+/// A view by its name, and its version where two of one name answer.
+fn called(answer: &Answer, view: &ViewAnswer) -> String {
+    let own = &view.picked.view;
+    let alike = answer.views.iter().filter(|other| other.picked.view.name() == own.name());
+    match alike.count() {
+        1 => own.name().to_string(),
+        _ => format!("{}@{}", own.name(), own.version()),
+    }
 }
 
 fn letter(status: Status) -> u8 {

@@ -362,8 +362,13 @@ async fn a_version_has_rows_of_its_own_and_services_keep_theirs() {
         ok(world.post("/push", row(1, "2026-05-01T11:00:00Z", json!(8))).await);
         let latest = online(&world, json!(["stats:trips"]), one.clone()).await;
         assert_eq!(latest["values"], json!([[8]]));
-        let before = online(&world, json!(["stats@1:trips"]), one).await;
+        let before = online(&world, json!(["stats@1:trips"]), one.clone()).await;
         assert_eq!(before["values"], json!([[7]]));
+        let both = online(&world, json!(["stats@1:trips", "stats:trips"]), one).await;
+        assert_eq!(both["features"], json!(["stats@1:trips", "stats@2:trips"]));
+        assert_eq!(both["values"], json!([[7, 8]]));
+        let found = ok(world.post("/online", service).await);
+        assert_eq!(found["features"], json!(["stats:trips", "days:trips"]));
     })
     .await;
 }
