@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use falaj_base::{Ctx, Error, Result, hex};
+use falaj_base::{Ctx, Error, Name, Result, hex};
 use falaj_governance::residency::Residency;
 use falaj_governance::tenancy::Project;
 use falaj_store::db::Tx;
@@ -42,6 +42,7 @@ pub(crate) struct Origins<'a> {
 impl Origins<'_> {
     /// Opens everything that has rows of a view, and tells what that is.
     pub(crate) async fn open(&self, view: &ViewVersion) -> Result<(History, Vec<SourceRead>)> {
+        self.lawful(view.form().zone.as_ref()).await?;
         let mut pieces = Vec::new();
         let known = view.form().known_time.as_ref().map(ToString::to_string);
         self.source(&view.form().source, known, &mut pieces).await?;
@@ -65,6 +66,14 @@ impl Origins<'_> {
         Ok((history, read))
     }
 
+    /// Refuses to bring rows of a zone into the project's own where no rule allows it.
+    async fn lawful(&self, zone: Option<&Name>) -> Result<()> {
+        let Some(zone) = zone.cloned() else { return Ok(()) };
+        let here = self.project.zone.clone();
+        let check = move |tx: &mut Tx<'_>| Residency::require(tx, &zone, &here);
+        self.features.db().read(check).await.map(drop)
+    }
+
     async fn source(
         &self,
         source: &SourceForm,
@@ -74,11 +83,7 @@ impl Origins<'_> {
         match &source.origin {
             Origin::Files { path } => {
                 let root = root_of(self.features.config(), self.project, path)?.clone();
-                if let Some(zone) = root.zone.clone() {
-                    let here = self.project.zone.clone();
-                    let check = move |tx: &mut Tx<'_>| Residency::require(tx, &zone, &here);
-                    self.features.db().read(check).await?;
-                }
+                self.lawful(root.zone.as_ref()).await?;
                 let (path, most) = (path.clone(), self.features.config().max_source_files);
                 let open = move || {
                     let mut found = Vec::new();

@@ -470,6 +470,20 @@ async fn what_is_wrong_with_a_request_is_named() {
     .await;
 }
 
+#[tokio::test]
+async fn rows_of_another_zone_stay_there() {
+    let lake = Lake::new(&[("stats.parquet", &[(1, 10, 10, Some(5))])]);
+    let mut config = lake.config();
+    config.source_roots[0].zone = Some("elsewhere".parse().unwrap());
+    each_with(config, async |world: World| {
+        world.apply(STATS).await;
+        let set = made(&world, &[(1, 12)], json!({"features": ["stats"]})).await;
+        assert_eq!(set["state"], "failed", "{set}");
+        assert!(set["error"].as_str().unwrap().contains("unknown-zone"), "{set}");
+    })
+    .await;
+}
+
 /// The whole way against the definition of the join, looked up row by row.
 #[tokio::test]
 async fn any_history_answers_as_the_definition_says() {
