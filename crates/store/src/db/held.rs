@@ -24,15 +24,15 @@ impl Held {
         (self.table, self.key, self.columns) == (other.table, other.key, other.columns)
     }
 
-    /// Reads several rows like this one, as `falaj_id` and its columns, and holds them in the order
-    /// of their keys: two that ask for the same ones do not wait for each other crosswise.
+    /// Reads several rows like this one, as `falaj_id` and its columns, and holds them. Those that
+    /// somebody else holds are left out: nobody is to wait for another's row.
     pub(super) fn sql_many(&self, count: usize) -> String {
         let Self { table, key, columns, .. } = self;
         let places: Vec<_> = (1..=count).map(|n| format!("${n}")).collect();
         let places = places.join(", ");
         format!(
             "SELECT {key} AS falaj_id, {columns} FROM {table} WHERE {key} IN ({places})
-             ORDER BY {key} FOR UPDATE"
+             FOR UPDATE SKIP LOCKED"
         )
     }
 }

@@ -182,10 +182,7 @@ impl Db {
             // Held until the connection is back, also when the caller has gone away.
             let _place = place;
             let mut connection = pool.take()?;
-            match kind {
-                Kind::Read => connection.begin(kind.beginning())?,
-                Kind::Write => connection.begin_writing(kind.beginning())?,
-            }
+            connection.begin(kind.beginning())?;
             let engine = Engine::Postgres(&mut connection);
             let mut tx = Tx::new(engine, &inner.clock, inner.replies.get());
             let result =
@@ -276,7 +273,8 @@ impl std::fmt::Debug for Db {
 
 /// Every caller of a shared commit gets its own copy of the verdict.
 fn copy(error: &Error) -> Error {
-    Error::new(error.code(), error.message()).caused_by(error.chain())
+    let copy = Error::new(error.code(), error.message()).caused_by(error.chain());
+    error.wait().into_iter().fold(copy, Error::retry_after)
 }
 
 /// Runs blocking work off the async threads; a panic in it is that caller's internal error.

@@ -227,9 +227,12 @@ fn look(
     cursor: Cursor,
     first: bool,
 ) -> Result<Option<Seen>> {
+    // The sum of all: the greatest alone does not tell of a change with a lower version that was
+    // committed later.
     let row = tx.query_opt(
         "SELECT r.name, r.status, r.end_time, r.stage,
-             (SELECT MAX(t.version) FROM run_touch t WHERE t.run = r.id) AS version FROM run r
+             (SELECT CAST(SUM(t.version) AS BIGINT) FROM run_touch t WHERE t.run = r.id) AS version
+         FROM run r
          JOIN experiment e ON e.no = r.experiment WHERE r.id = $1 AND e.id >= 0",
         &params![run],
     )?;

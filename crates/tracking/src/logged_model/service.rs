@@ -228,11 +228,16 @@ pub(crate) fn write_model_metrics(
     (run, experiment): (RunId, i64),
     metrics: &[LoggedMetric],
 ) -> Result<()> {
+    let mut described = Vec::new();
     for metric in metrics {
         let Some(name) = &metric.model else { continue };
         let model = ModelId::parse(name).ok_or_else(|| no_model(name))?;
         let home = store::address(tx, model)?.filter(|(_, found, _)| *found == experiment);
         home.ok_or_else(|| no_model(name))?;
+        described.push((model, metric));
+    }
+    // All of them are there: from here on nothing is refused.
+    for (model, metric) in described {
         let (dataset_name, dataset_digest) = metric.dataset.clone().unzip();
         let described = ModelMetric {
             key: metric.key.clone(),

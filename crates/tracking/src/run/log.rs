@@ -140,67 +140,40 @@ impl Tracking {
         Ok(())
     }
 
-    /// The order is MLflow's: parameters first, because they can be refused.
+    /// First what can be refused, in MLflow's order, then what is written: a refusal that has
+    /// changed nothing disturbs nobody who shares the transaction.
     fn write_batch(
         &self,
         tx: &mut Tx<'_>,
         home: &Home,
         batch: &Batch,
     ) -> Result<(Learned, Option<Appended>)> {
-        touch::note(tx, home.run, home.experiment)?;
-        let params = self.write_params(tx, home, &batch.params)?;
-        let (metrics, appended) = self.write_metrics(tx, home, &batch.metrics)?;
-        let mut learned = params.and(metrics);
+        let number = |tx: &mut Tx<'_>, kind, names: &mut dyn Iterator<Item = &str>| {
+            let names: Vec<&str> = names.collect();
+            self.0.keys.number(tx, (home.experiment, kind), names.iter().copied())
+        };
+        let mut params = batch.params.iter().map(|(key, _)| key.as_str());
+        let (param_keys, params) = number(tx, KeyKind::Param, &mut params)?;
+        let mut metrics = batch.metrics.iter().map(|metric| metric.key.as_str());
+        let (metric_keys, metrics) = number(tx, KeyKind::Metric, &mut metrics)?;
+        let mut tags = batch.tags.iter().map(|(key, _)| key.as_str());
+        let (_, tags) = number(tx, KeyKind::Tag, &mut tags)?;
+        let learned = params.and(metrics).and(tags);
+
+        let fresh = fresh_params(tx, home, &batch.params, &param_keys)?;
+        write_model_metrics(tx, (home.run, home.experiment), &batch.metrics)?;
+        for (number, value) in fresh {
+            store::insert_param(tx, home.run, number, value)?;
+        }
+        let appended = write_metrics(tx, home, &batch.metrics, &metric_keys)?;
         if !batch.tags.is_empty() {
-            let info = store::find(tx, home.run)?.ok_or_else(|| no_run(&home.run.to_string()))?;
-            learned = learned.and(self.write_tags(tx, &info, &batch.tags)?);
+            let gone = || no_run(&home.run.to_string());
+            let info = store::find(tx, home.run)?.ok_or_else(gone)?;
+            // Their names were learned above.
+            let _ = self.write_tags(tx, &info, &batch.tags)?;
         }
+        touch::note(tx, home.run, home.experiment)?;
         Ok((learned, appended))
-    }
-
-    fn write_params(
-        &self,
-        tx: &mut Tx<'_>,
-        home: &Home,
-        params: &[(String, String)],
-    ) -> Result<Learned> {
-        if params.is_empty() {
-            return Ok(Learned::default());
-        }
-        let names = params.iter().map(|(key, _)| key.as_str());
-        let (keys, learned) = self.0.keys.number(tx, (home.experiment, KeyKind::Param), names)?;
-        let known = store::param_values(tx, home.run)?;
-        let mut changed = Vec::new();
-        for (number, (key, value)) in keys.into_iter().zip(params) {
-            match known.get(&number) {
-                None => store::insert_param(tx, home.run, number, value)?,
-                Some(old) if old == value => {}
-                Some(old) => changed.push((key, old, value)),
-            }
-        }
-        if changed.is_empty() { Ok(learned) } else { Err(changing_params(home.run, &changed)) }
-    }
-
-    fn write_metrics(
-        &self,
-        tx: &mut Tx<'_>,
-        home: &Home,
-        metrics: &[LoggedMetric],
-    ) -> Result<(Learned, Option<Appended>)> {
-        if metrics.is_empty() {
-            return Ok((Learned::default(), None));
-        }
-        let names = metrics.iter().map(|metric| metric.key.as_str());
-        let (keys, learned) = self.0.keys.number(tx, (home.experiment, KeyKind::Metric), names)?;
-        // In the order of their numbers: two writers of one run never wait for each other crosswise.
-        let mut by_key: BTreeMap<i64, Vec<Point>> = BTreeMap::new();
-        for (key, metric) in keys.into_iter().zip(metrics) {
-            by_key.entry(key).or_default().push(metric.point);
-        }
-        let points: Vec<(i64, Vec<Point>)> = by_key.into_iter().collect();
-        let appended = metric::store::append(tx, home.run, &points)?;
-        write_model_metrics(tx, (home.run, home.experiment), metrics)?;
-        Ok((learned, Some(appended)))
     }
 
     /// Refuses what must be refused, and cuts what MLflow would cut.
@@ -240,6 +213,46 @@ impl Tracking {
             .collect();
         Ok(Batch { metrics: batch.metrics, params, tags: self.checked_tags(batch.tags)? })
     }
+}
+
+/// The parameters that are new, by their numbers; one that has another value already is refused.
+fn fresh_params<'b>(
+    tx: &mut Tx<'_>,
+    home: &Home,
+    params: &'b [(String, String)],
+    keys: &[i64],
+) -> Result<Vec<(i64, &'b str)>> {
+    if params.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = store::param_values(tx, home.run)?;
+    let (mut fresh, mut changed) = (Vec::new(), Vec::new());
+    for (number, (key, value)) in keys.iter().zip(params) {
+        match known.get(number) {
+            None => fresh.push((*number, value.as_str())),
+            Some(old) if old == value => {}
+            Some(old) => changed.push((key, old, value)),
+        }
+    }
+    if changed.is_empty() { Ok(fresh) } else { Err(changing_params(home.run, &changed)) }
+}
+
+fn write_metrics(
+    tx: &mut Tx<'_>,
+    home: &Home,
+    metrics: &[LoggedMetric],
+    keys: &[i64],
+) -> Result<Option<Appended>> {
+    if metrics.is_empty() {
+        return Ok(None);
+    }
+    // In the order of their numbers: two writers of one run never wait for each other crosswise.
+    let mut by_key: BTreeMap<i64, Vec<Point>> = BTreeMap::new();
+    for (key, metric) in keys.iter().zip(metrics) {
+        by_key.entry(*key).or_default().push(metric.point);
+    }
+    let points: Vec<(i64, Vec<Point>)> = by_key.into_iter().collect();
+    metric::store::append(tx, home.run, &points).map(Some)
 }
 
 fn check_metric(at: usize, count: usize, metric: &LoggedMetric) -> Result<()> {

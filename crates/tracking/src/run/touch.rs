@@ -24,22 +24,27 @@ pub(crate) const SCHEMA: &str = "
     ALTER TABLE run DROP COLUMN touched;
     CREATE INDEX run_experiment ON run (experiment);";
 
+const HELD: &str =
+    "experiment, stage, (SELECT e.id FROM experiment e WHERE e.no = run.experiment) AS shown_as";
+
 /// The row for which all changes of a run wait.
 pub(crate) fn held(run: RunId) -> Held {
-    Held { table: "run", key: "id", columns: "experiment, stage", id: run.into() }
+    Held { table: "run", key: "id", columns: HELD, id: run.into() }
 }
 
-/// The stage of a run whose row is held.
+/// The stage of a run whose row is held; none if it, or its experiment, is purged.
 pub(crate) fn stage(held: Option<&Row>) -> Result<Option<Stage>> {
-    held.map(|row| row.get("stage")).transpose()
+    let Some(row) = held else { return Ok(None) };
+    if row.get::<i64>("shown_as")? < 0 { Ok(None) } else { row.get("stage").map(Some) }
 }
 
 /// Marks a run as changed and tells in which stage it is. It is the first statement of every
 /// change, so that changes of one run wait for each other here and nowhere else.
 pub(crate) fn touch(tx: &mut Tx<'_>, run: RunId) -> Result<Option<Stage>> {
-    let Some(row) = tx.hold(&held(run))? else { return Ok(None) };
+    let held = tx.hold(&held(run))?;
+    let (Some(row), Some(stage)) = (&held, stage(held.as_ref())?) else { return Ok(None) };
     note(tx, run, row.get("experiment")?)?;
-    row.get("stage").map(Some)
+    Ok(Some(stage))
 }
 
 /// Waits for other changes of a run and keeps them waiting, without marking it as changed itself.

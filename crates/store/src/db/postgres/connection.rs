@@ -211,12 +211,32 @@ impl Connection {
         self.later(async move { client.batch_execute(sql).await })
     }
 
-    /// Begins a transaction that writes, and asks for its number with it.
-    pub(in crate::db) fn begin_writing(&mut self, sql: &'static str) -> Result<()> {
-        self.begin(sql)?;
+    /// Reads rows that are held from then on, and asks for the transaction's number behind them:
+    /// numbers of transactions that wait for each other then follow the order in which they go.
+    pub(super) fn hold_numbered(&mut self, sql: &str, params: &[Value]) -> Result<Vec<Row>> {
+        let statement = self.prepared(sql)?;
+        self.prepared(NUMBER)?;
+        let columns = names(&statement);
+        let client = self.client.clone();
+        let values = params.iter().map(|value| value as &(dyn ToSql + Sync));
+        let mut asked: BoxFuture<'_, Driven<Vec<tokio_postgres::Row>>> =
+            Box::pin(
+                async move { client.query_raw(&statement, values).await?.try_collect().await },
+            );
+        // Polled once, it is in the queue.
+        if let Poll::Ready(done) = asked.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            done.map_err(translate)?;
+            return Err(closed());
+        }
+        self.ask_number()?;
+        let found = self.finish(asked)?;
+        found.iter().map(|row| read(&columns, row)).collect()
+    }
+
+    /// Asks for the number of this transaction, with the next statement.
+    fn ask_number(&mut self) -> Result<()> {
         let statement = self.prepared(NUMBER)?;
-        let (client, number) = (self.client.clone(), Arc::<OnceLock<i64>>::default());
-        self.number = number.clone();
+        let (client, number) = (self.client.clone(), self.number.clone());
         self.later(async move {
             let row = client.query_one(&statement, &[]).await?;
             // Set once: the cell is new for every transaction.
@@ -225,9 +245,10 @@ impl Connection {
         })
     }
 
-    /// The number of the transaction that was begun to write.
+    /// The number of this transaction. Whoever locks something asks for it afterwards.
     pub(in crate::db) fn number(&mut self) -> Result<i64> {
         if self.number.get().is_none() {
+            self.ask_number()?;
             self.settle()?;
         }
         self.number.get().copied().ok_or_else(|| Error::internal("a transaction without a number"))
@@ -236,6 +257,7 @@ impl Connection {
     /// Begins a transaction, together with its first statement.
     pub(in crate::db) fn begin(&mut self, sql: &'static str) -> Result<()> {
         self.inserts.clear();
+        self.number = Arc::default();
         self.beginning = true;
         self.control_later(sql)
     }
@@ -249,6 +271,9 @@ impl Connection {
 
     /// Ends a transaction that several share, and tells apart how that can go wrong.
     pub(super) fn end_shared(&mut self, sql: &'static str) -> std::result::Result<(), Ended> {
+        if sql == "ROLLBACK" {
+            self.inserts.clear();
+        }
         let sent = self.send_inserts();
         let sql = if sent.is_ok() { sql } else { "ROLLBACK" };
         let client = self.client.clone();
@@ -408,8 +433,7 @@ impl Connection {
         if !is_reading(sql) {
             self.begun()?;
         }
-        let columns: Arc<[String]> =
-            statement.columns().iter().map(|column| column.name().to_owned()).collect();
+        let columns = names(&statement);
         let client = self.client.clone();
         let params = params.iter().map(|value| value as &(dyn ToSql + Sync));
         // Some rows at a time, and the caller's code between them: it may block.
@@ -421,11 +445,7 @@ impl Connection {
         while !some.is_empty() {
             let last = some.len() < ROWS;
             for row in some {
-                let row = row.map_err(translate)?;
-                let values = (0..columns.len())
-                    .map(|index| row.try_get::<_, Value>(index).map_err(translate))
-                    .collect::<Result<_>>()?;
-                each(Row { columns: columns.clone(), values })?;
+                each(read(&columns, &row.map_err(translate)?)?)?;
             }
             if last {
                 break;
@@ -446,6 +466,17 @@ impl Connection {
 /// The next rows of a result; fewer than [`ROWS`] are the last.
 async fn next_rows(rows: &mut Pin<Box<RowStream>>) -> Vec<Driven<tokio_postgres::Row>> {
     rows.take(ROWS).collect().await
+}
+
+fn names(statement: &Statement) -> Arc<[String]> {
+    statement.columns().iter().map(|column| column.name().to_owned()).collect()
+}
+
+fn read(columns: &Arc<[String]>, row: &tokio_postgres::Row) -> Result<Row> {
+    let values = (0..columns.len())
+        .map(|index| row.try_get::<_, Value>(index).map_err(translate))
+        .collect::<Result<_>>()?;
+    Ok(Row { columns: columns.clone(), values })
 }
 
 /// Whether a statement only reads, by its first word.

@@ -10,9 +10,9 @@
 //!   alone; after any other failure nothing of the transaction is kept, and each of its writes is
 //!   sent back to run in a transaction of its own.
 //! - A write is sent back only if it was certainly not kept: when a commit fails, all are told so.
-//! - A write waits for the one row that it names, and for nothing else ([`Tx::alone`]). All rows of
-//!   a transaction are asked for at once, in the order of their keys: two leaders, here or on two
-//!   servers, never wait for each other crosswise.
+//! - A write names the one row that it waits for, and waits for nothing else ([`Tx::alone`]). If the
+//!   row is held by somebody, or is not there, it is sent back to wait alone: one row that is held
+//!   for long keeps nobody else waiting, and nobody who waits keeps rows from others.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,6 +48,8 @@ pub(in crate::db) enum Shared<T> {
 /// A caller's work, with its type erased.
 trait Job: Send {
     fn held(&self) -> &Held;
+    /// Whether somebody waits for the answer.
+    fn is_awaited(&self) -> bool;
     /// Whether the work succeeded.
     fn run(&mut self, tx: &mut Tx<'_>, row: Option<&Row>) -> bool;
     /// Tells the caller what the work said, if the commit went well.
@@ -70,6 +72,10 @@ where
 {
     fn held(&self) -> &Held {
         &self.held
+    }
+
+    fn is_awaited(&self) -> bool {
+        !self.caller.is_closed()
     }
 
     fn run(&mut self, tx: &mut Tx<'_>, row: Option<&Row>) -> bool {
@@ -168,6 +174,8 @@ impl Group {
     /// row the first comes now: what inserts of two would meet in one statement stays apart.
     fn next(&self) -> Option<Jobs> {
         let mut waiting = self.waiting();
+        // Whoever has gone before its turn was told that nothing happened.
+        waiting.jobs.retain(|job| job.is_awaited());
         if waiting.jobs.is_empty() {
             waiting.leaders -= 1;
             return None;
@@ -265,12 +273,12 @@ fn share(db: &Inner, group: &Group, connection: &mut Connection, jobs: Jobs) -> 
 
 /// The rows of all writes, by their keys. The list is padded to a power of two by repeating its
 /// last, so that few different statements are ever prepared.
-fn hold(tx: &mut Tx<'_>, jobs: &Jobs) -> Result<Vec<(Value, Row)>> {
+fn hold(connection: &mut Connection, jobs: &Jobs) -> Result<Vec<(Value, Row)>> {
     let Some(last) = jobs.last().map(|job| job.held()) else { return Ok(Vec::new()) };
     let padded = jobs.len().next_power_of_two();
     let mut ids: Vec<Value> = jobs.iter().map(|job| job.held().id.clone()).collect();
     ids.resize(padded, last.id.clone());
-    let rows = tx.query(&last.sql_many(padded), &ids)?;
+    let rows = connection.hold_numbered(&last.sql_many(padded), &ids)?;
     // The key comes first, see `Held::sql_many`.
     rows.into_iter()
         .map(|row| Ok((row.values.first().cloned().unwrap_or(Value::Null), row)))
@@ -281,16 +289,19 @@ fn hold(tx: &mut Tx<'_>, jobs: &Jobs) -> Result<Vec<(Value, Row)>> {
 /// and whether what they wrote can be kept.
 fn run(db: &Inner, connection: &mut Connection, jobs: Jobs) -> (Jobs, bool) {
     let mut kept = Jobs::new();
-    let begun = connection.begin_writing(Kind::Write.beginning());
+    let begun = connection.begin(Kind::Write.beginning());
+    let Ok(rows) = begun.and_then(|()| hold(connection, &jobs)) else { return (jobs, false) };
     let mut tx = Tx::new(Engine::Postgres(connection), &db.clock, db.replies.get());
-    let Ok(rows) = begun.and_then(|()| hold(&mut tx, &jobs)) else { return (jobs, false) };
     let mut whole = true;
     for mut job in jobs {
         if whole {
-            let row = rows.iter().find(|(id, _)| *id == job.held().id).map(|(_, row)| row);
+            let Some((_, row)) = rows.iter().find(|(id, _)| *id == job.held().id) else {
+                job.send_back();
+                continue;
+            };
             tx.sharing = Sharing::Shared;
             tx.mark();
-            let run = AssertUnwindSafe(|| job.run(&mut tx, row));
+            let run = AssertUnwindSafe(|| job.run(&mut tx, Some(row)));
             let done = catch_unwind(run).unwrap_or(false);
             if !done && tx.is_untouched() {
                 match tx.sharing {
