@@ -126,19 +126,25 @@ pub(super) struct Coming {
 }
 
 impl Coming {
-    /// Computes those who wait, here, if a session is free and it is soon done; else sees to it that
-    /// somebody does.
+    /// Computes those who wait, here, if a session is free and it is soon done. Sees to it that
+    /// somebody computes the others.
     pub(super) fn compute(mut self) {
         self.came = true;
-        let mut state = self.instances.state();
+        let instances = &self.instances;
+        let mut state = instances.state();
         state.coming -= 1;
-        let departed = self.instances.depart_briefly(&mut state);
-        let start = departed.is_none() && self.instances.left_alone(&mut state);
+        let departed = instances.depart_briefly(&mut state);
+        let start = match departed {
+            Some(_) => instances.left_alone(&mut state),
+            // What is not soon done is for a thread, however many are still to come.
+            None => instances.kept_waiting(&mut state),
+        };
         drop(state);
-        match departed {
-            Some(departed) => super::work::compute(&self.instances, departed),
-            None if start => self.instances.start(),
-            None => {}
+        if start {
+            instances.start();
+        }
+        if let Some(departed) = departed {
+            super::work::compute(instances, departed);
         }
     }
 }

@@ -197,13 +197,14 @@ impl Instances {
         if state.closed || !state.line.is_empty() { None } else { state.free.pop() }
     }
 
-    pub(super) fn give_back(&self, session: Box<dyn Session>) {
+    /// Whoever gives it back may be none of the model's threads and never look at the line again.
+    pub(super) fn give_back(self: &Arc<Self>, session: Box<dyn Session>) {
         let mut state = self.state();
         state.free.push(session);
-        let wanted = !state.line.is_empty() && state.sleeping > 0 && state.coming == 0;
+        let start = self.left_alone(&mut state);
         drop(state);
-        if wanted {
-            self.wake.notify_one();
+        if start {
+            self.start();
         }
     }
 
@@ -239,10 +240,16 @@ impl Instances {
         start
     }
 
-    /// Wakes a thread if somebody waits whom nobody is going to compute. True if one has to be
-    /// started for that.
+    /// Wakes a thread if a session is free for somebody who waits. True if one has to be started
+    /// for that. While none is free nobody need be woken: `give_back` sees to those who wait.
+    pub(super) fn kept_waiting(&self, state: &mut State) -> bool {
+        !state.line.is_empty() && !state.free.is_empty() && self.wake_or_start(state)
+    }
+
+    /// The same, unless somebody is about to come who sees to it. To be asked after all that makes a
+    /// session free, puts somebody into the line, or makes those who come fewer.
     pub(super) fn left_alone(&self, state: &mut State) -> bool {
-        state.coming == 0 && !state.line.is_empty() && self.wake_or_start(state)
+        state.coming == 0 && self.kept_waiting(state)
     }
 
     /// Takes a batch out of the line that is soon computed, if a session is free for it.
@@ -347,7 +354,7 @@ impl Instances {
     }
 
     /// Those whose run together failed wait again, each for a run of its own.
-    pub(super) fn again_alone(&self, entries: Vec<(Turn, Entry)>) {
+    pub(super) fn again_alone(self: &Arc<Self>, entries: Vec<(Turn, Entry)>) {
         let mut state = self.state();
         for (turn, mut entry) in entries {
             // Nobody waits for it any more.
@@ -355,6 +362,12 @@ impl Instances {
                 entry.job.kind = None;
                 state.line.put_back(turn, entry);
             }
+        }
+        // Their own session may not come back: another that is free must not be left idle.
+        let start = self.left_alone(&mut state);
+        drop(state);
+        if start {
+            self.start();
         }
     }
 

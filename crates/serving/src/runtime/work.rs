@@ -85,7 +85,7 @@ fn attempt(
 
 /// Tells a single request why; several are tried again, each alone.
 fn refuse_or_part(
-    instances: &Instances,
+    instances: &Arc<Instances>,
     mut entries: Vec<(Turn, Entry)>,
     error: impl FnOnce() -> Error,
 ) {

@@ -11,7 +11,7 @@ use falaj_inference::onnx::proto::{
     Dimension, DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
     TensorShapeProto, TensorType, TypeProto, TypeValue, ValueInfoProto,
 };
-use falaj_inference::{Cancel, Engine, Metadata, ModelFile, Session, Tensor};
+use falaj_inference::{Cancel, Engine, Limits, Metadata, ModelFile, Session, Tensor};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use prost::Message;
@@ -128,6 +128,12 @@ impl Engine for Fake {
         self.0.sessions.fetch_add(1, SeqCst);
         Ok(Box::new(Acting { metadata: model.metadata().clone(), stage: Arc::clone(&self.0) }))
     }
+}
+
+/// A session without a fleet around it.
+pub(super) fn session(stage: &Arc<Stage>) -> Box<dyn Session> {
+    let model = ModelFile::read(doubling(2), &Limits::default()).unwrap();
+    Fake(Arc::clone(stage)).load(&model).unwrap()
 }
 
 #[derive(Debug)]

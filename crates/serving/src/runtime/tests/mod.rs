@@ -1,6 +1,7 @@
 //! The runtime with models that do as they are told.
 
 mod batching;
+mod company;
 mod fake;
 mod faults;
 mod fleet;
