@@ -172,6 +172,11 @@ impl Features {
         &self.0.tally
     }
 
+    /// Hands what was counted of reads to the audit log.
+    pub fn flush(&self) {
+        self.tally().flush();
+    }
+
     pub(crate) fn catalogs(&self) -> &Catalogs {
         &self.0.catalogs
     }

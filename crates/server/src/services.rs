@@ -114,6 +114,7 @@ impl Services {
     /// What is still in memory and must not be lost.
     pub async fn flush(&self) {
         self.serving.flush().await;
+        self.features.flush();
         if let Err(error) = self.authenticator.flush_uses().await {
             tracing::warn!(error = error.chain(), "last-used times were not written");
         }

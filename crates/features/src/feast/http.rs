@@ -14,8 +14,8 @@ use serde::Deserialize;
 
 use super::error::{About, reply};
 use super::write::{Style, write};
-use crate::online::body::{self, Columnar};
-use crate::online::{Columns, To, Wanted, Window};
+use crate::online::body::{self, Columnar, Columns};
+use crate::online::{To, Wanted, Window};
 use crate::{FEATURE_ONLINE, FEATURE_WRITE, Features};
 
 const fn doc(summary: &'static str) -> Doc {
@@ -29,13 +29,18 @@ pub(crate) fn routes(features: Arc<Features>, places: Places) -> Vec<Endpoint> {
     const WRITE: Doc = doc("Push rows to a feature view, in Feast's words");
     const ALL: Doc = doc("Bring rows of sources into the online store, in Feast's words");
     const MORE: Doc = doc("The same from where the last time ended, in Feast's words");
-    Api::new(features, places)
+    let mut endpoints: Vec<Endpoint> = Api::new(features, places)
         .stream(Method::POST, "/get-online-features", &FEATURE_ONLINE, READ, get)
         .stream(Method::POST, "/push", &FEATURE_WRITE, PUSH, push)
         .stream(Method::POST, "/write-to-online-store", &FEATURE_WRITE, WRITE, write_online)
         .stream(Method::POST, "/materialize", &FEATURE_WRITE, ALL, materialize)
         .stream(Method::POST, "/materialize-incremental", &FEATURE_WRITE, MORE, incremental)
-        .into()
+        .into();
+    for endpoint in &mut endpoints {
+        // Rows: their own limit is `max_push_size`.
+        endpoint.large = matches!(endpoint.path, "/push" | "/write-to-online-store");
+    }
+    endpoints
 }
 
 /// Clients of other versions may say more; it is passed over, as Feast does.

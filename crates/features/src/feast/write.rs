@@ -20,7 +20,8 @@ pub(super) struct Style {
 /// Writes an answer. Join keys come first, with the beginning of time as their event.
 pub(super) fn write(answer: &Answer, style: Style, most: ByteSize) -> Result<Vec<u8>> {
     let names = names(answer, style)?;
-    let mut out = Vec::with_capacity(1024 + answer.entities * names.len() * 48);
+    let expected = 1024 + answer.entities * names.len() * 48;
+    let mut out = Vec::with_capacity(expected.min(most.as_usize()));
     out.extend_from_slice(b"{\"metadata\":{\"feature_names\":[");
     for (place, name) in names.iter().enumerate() {
         separate(&mut out, place);
@@ -34,13 +35,14 @@ pub(super) fn write(answer: &Answer, style: Style, most: ByteSize) -> Result<Vec
     for (place, (_, values)) in answer.keys.iter().enumerate() {
         separate(&mut out, place);
         key(&mut out, values);
+        body::within(&out, most)?;
     }
     for view in &answer.views {
         let rows = view.rows(answer.now)?;
         let events = events(&rows);
         for &field in &view.picked.fields {
             out.push(b',');
-            feature(&mut out, &rows, field, &events)?;
+            feature(&mut out, &rows, field, &events, most)?;
             body::within(&out, most)?;
         }
     }
@@ -122,11 +124,17 @@ fn events(rows: &[Found<'_>]) -> Vec<u8> {
     out
 }
 
-fn feature(out: &mut Vec<u8>, rows: &[Found<'_>], field: usize, events: &[u8]) -> Result<()> {
+fn feature(
+    out: &mut Vec<u8>,
+    rows: &[Found<'_>],
+    field: usize,
+    events: &[u8],
+    most: ByteSize,
+) -> Result<()> {
     out.extend_from_slice(b"{\"values\":[");
     for (place, row) in rows.iter().enumerate() {
         separate(out, place);
-        body::value(out, row, field, Moments::Seconds)?;
+        body::value(out, row, field, Moments::Seconds, most)?;
     }
     out.extend_from_slice(b"],\"statuses\":[");
     for (place, row) in rows.iter().enumerate() {

@@ -1,12 +1,15 @@
 //! The latest values, as they were found: for those who write them out.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
-use falaj_base::{Ctx, Error, Result, Timestamp};
+use falaj_base::{Ctx, Error, Result, Timestamp, code};
 use falaj_governance::tenancy::Project;
 use falaj_online::{Key, Kind, Row, Value};
 use serde_json::Value as Json;
 
 use super::ask::{Entities, Picked, Wanted};
+use super::body::too_large;
 use crate::Features;
 
 /// What is known about a value.
@@ -113,13 +116,17 @@ impl Features {
         let store = self.shelf().store().await?;
         let now = self.db().now();
         let mut views = Vec::with_capacity(picked.len());
+        let most = self.shelf().config().max_reply;
+        let mut left = most.as_usize();
         for picked in picked {
             self.tally().count(ctx, &picked.view.resource(project), now);
             let (asked, places) = keys_of(&picked, &keys, count)?;
-            let mut found = store.read(&asked).await?.into_iter();
-            // An entity of which a key is null has no row.
-            let rows = places.into_iter().map(|there| if there { found.next()? } else { None });
-            let rows = rows.collect();
+            let found = store.read(&asked, left).await.map_err(|error| {
+                let large = error.code().id == code::TOO_LARGE.id;
+                if large { too_large("what was found", most) } else { error }
+            })?;
+            left = left.saturating_sub(found.iter().flatten().map(Bytes::len).sum());
+            let rows = places.into_iter().map(|place| found[place?].clone()).collect();
             views.push(ViewAnswer { picked, rows });
         }
         Ok(Answer { keys, views, entities: count, now })
@@ -186,12 +193,13 @@ fn read(name: &str, kind: Kind, values: &[Json]) -> Result<Vec<Value>> {
     values.iter().enumerate().map(one).collect()
 }
 
-/// The keys of the entities in a view, and which entities have one.
+/// The keys of the entities in a view, each once, and which of them each entity has: none if one
+/// of its values is null.
 fn keys_of(
     picked: &Picked,
     keys: &[(String, Vec<Value>)],
     count: usize,
-) -> Result<(Vec<Key>, Vec<bool>)> {
+) -> Result<(Vec<Key>, Vec<Option<usize>>)> {
     let columns: Vec<&[Value]> = picked
         .shape
         .keys
@@ -200,8 +208,19 @@ fn keys_of(
         .map(|(_, values)| values.as_slice())
         .collect();
     let whole = |row: usize| columns.iter().all(|column| !matches!(column[row], Value::Null));
-    let places: Vec<bool> = (0..count).map(whole).collect();
-    let rows = (0..count).filter(|row| places[*row]);
-    let asked = rows.map(|row| picked.shape.key(columns.iter().map(|column| &column[row])));
-    Ok((asked.collect::<Result<_>>()?, places))
+    let mut known: HashMap<Key, usize> = HashMap::with_capacity(count);
+    let (mut asked, mut places) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    for row in 0..count {
+        if !whole(row) {
+            places.push(None);
+            continue;
+        }
+        let key = picked.shape.key(columns.iter().map(|column| &column[row]))?;
+        let place = *known.entry(key.clone()).or_insert_with(|| {
+            asked.push(key);
+            asked.len() - 1
+        });
+        places.push(Some(place));
+    }
+    Ok((asked, places))
 }

@@ -6,7 +6,7 @@ use falaj_base::{ByteSize, Error, Result, code};
 use falaj_online::Moments;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::answer::{Answer, Found};
 use super::ask::Entities;
@@ -59,20 +59,48 @@ impl<'de> Deserialize<'de> for Columnar {
     }
 }
 
-/// Writes a value, or null where there is none to show.
+/// Columns of rows by their names; a name that comes twice is refused.
+#[derive(Debug)]
+pub(crate) struct Columns(pub(crate) Map<String, Json>);
+
+impl<'de> Deserialize<'de> for Columns {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Named;
+        impl<'de> Visitor<'de> for Named {
+            type Value = Columns;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object of lists")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Columns, A::Error> {
+                let mut columns = Map::new();
+                while let Some((name, values)) = map.next_entry::<String, Json>()? {
+                    if columns.contains_key(&name) {
+                        return Err(serde::de::Error::custom(format!("`{name}` comes twice")));
+                    }
+                    columns.insert(name, values);
+                }
+                Ok(Columns(columns))
+            }
+        }
+        d.deserialize_map(Named)
+    }
+}
+
+/// Writes a value, or null where there is none to show; refused once the reply is over `most`.
 pub(crate) fn value(
     out: &mut Vec<u8>,
     found: &Found<'_>,
     field: usize,
     moments: Moments,
+    most: ByteSize,
 ) -> Result<()> {
     match found {
-        Found::Row(row) => row.write_json(field, out, moments),
-        Found::Missing | Found::Expired(_) => {
-            out.extend_from_slice(b"null");
-            Ok(())
-        }
+        Found::Row(row) => row.write_json(field, out, moments)?,
+        Found::Missing | Found::Expired(_) => out.extend_from_slice(b"null"),
     }
+    within(out, most)
 }
 
 /// Values that are written on the thread that answers; more are left to another.
@@ -96,6 +124,11 @@ pub(crate) fn within(out: &[u8], most: ByteSize) -> Result<()> {
     if out.len() as u64 <= most.bytes() {
         return Ok(());
     }
-    let text = format!("the reply is over {most} (`features.online.max_reply`): ask for less");
-    Err(Error::new(&code::TOO_LARGE, text))
+    Err(too_large("the reply", most))
+}
+
+/// Refuses what would take more than a reply may.
+pub(super) fn too_large(what: &str, most: ByteSize) -> Error {
+    let text = format!("{what} is over {most} (`features.online.max_reply`): ask for less");
+    Error::new(&code::TOO_LARGE, text)
 }

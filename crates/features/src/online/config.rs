@@ -19,8 +19,10 @@ pub struct OnlineConfig {
     /// Values in one reply at most: entities times features.
     #[schemars(range(min = 1, max = 100_000_000))]
     pub max_values: usize,
-    /// Bytes of one reply at most.
+    /// Bytes of one reply at most, and of the rows that are read for it.
     pub max_reply: ByteSize,
+    /// Bytes of the values of one row at most, when it is pushed or materialised.
+    pub max_row: ByteSize,
     /// How far in the future an event may lie when it is pushed: clocks differ.
     pub max_ahead: HumanDuration,
 }
@@ -33,6 +35,7 @@ impl Default for OnlineConfig {
             max_entities: 10_000,
             max_values: 1_000_000,
             max_reply: ByteSize::mib(64),
+            max_row: ByteSize::kib(256),
             max_ahead: HumanDuration::from_mins(5),
         }
     }

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::{Answer, Status, ViewAnswer};
 use super::ask::Wanted;
-use super::body::{self, Columnar};
-use super::push::{Columns, To};
+use super::body::{self, Columnar, Columns};
+use super::push::To;
 use crate::name::FeatureName;
 use crate::{FEATURE_ONLINE, FEATURE_WRITE, Features};
 
@@ -28,10 +28,15 @@ const ONLINE: Doc = Doc {
 };
 
 pub(crate) fn routes(features: Arc<Features>, places: Places) -> Vec<Endpoint> {
-    Api::new(features, places)
+    let mut endpoints: Vec<Endpoint> = Api::new(features, places)
         .stream(Method::POST, "/api/features/online", &FEATURE_ONLINE, ONLINE, online)
         .post("/api/features/push", &FEATURE_WRITE, "Push rows to a feature view", push)
-        .into()
+        .into();
+    for endpoint in &mut endpoints {
+        // Rows: their own limit is `max_push_size`.
+        endpoint.large = endpoint.path.ends_with("/push");
+    }
+    endpoints
 }
 
 /// Which features of which entities.
@@ -84,11 +89,10 @@ fn write(answer: &Answer, most: falaj_base::ByteSize) -> Result<Vec<u8>> {
         for (view, rows) in views.clone().zip(&rows) {
             for &field in &view.picked.fields {
                 comma(&mut out, &mut first);
-                body::value(&mut out, &rows[entity], field, Moments::Text)?;
+                body::value(&mut out, &rows[entity], field, Moments::Text, most)?;
             }
         }
         out.push(b']');
-        body::within(&out, most)?;
     }
     out.extend_from_slice(b"],\"status\":[");
     for entity in 0..answer.entities {
@@ -97,6 +101,7 @@ fn write(answer: &Answer, most: falaj_base::ByteSize) -> Result<Vec<u8>> {
             out.extend(view.picked.fields.iter().map(|field| letter(rows[entity].status(*field))));
         }
         out.push(b'"');
+        body::within(&out, most)?;
     }
     out.extend_from_slice(b"],\"event_times\":{");
     let mut first = true;
@@ -111,6 +116,7 @@ fn write(answer: &Answer, most: falaj_base::ByteSize) -> Result<Vec<u8>> {
                 Some(event) => json::timestamp(&mut out, event, Moments::Text),
                 None => out.extend_from_slice(b"null"),
             }
+            body::within(&out, most)?;
         }
         out.push(b']');
     }
@@ -149,6 +155,7 @@ fn comma(out: &mut Vec<u8>, first: &mut bool) {
 struct Push {
     view: String,
     /// The values of each column: join keys, features and the event time.
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     columns: Columns,
 }
 

@@ -127,12 +127,14 @@ impl Features {
         let (id, now) = (view.id(), self.db().now());
         let (start, end) = match window {
             Window::Between(start, end) => (start.micros(), end.micros()),
-            Window::Everything => (i64::MIN, i64::MAX),
+            Window::Everything => (i64::MIN, now.micros()),
             Window::Until(end) => {
                 let last = self.db().read(move |tx| reached(tx, id)).await?;
                 (last.map_or(i64::MIN, Timestamp::micros), end.micros())
             }
         };
+        // What has not happened yet is not served as if it had.
+        let end = end.min(now.micros());
         let until = self.db().read(log::end).await?;
         let origins = Origins { features: self, ctx, project, until };
         let (history, _) = origins.open(view).await?;
@@ -141,7 +143,8 @@ impl Features {
         let _guard = StopOnDrop(stopped.clone());
         let stop = Stop { stopped, deadline: Instant::now() + self.config().max_time.get() };
         let (give, mut take) = mpsc::channel(WAITING);
-        let within = Within { start, end, now: now.micros() };
+        let max_row = self.shelf().config().max_row;
+        let within = Within { start, end, now: now.micros(), max_row };
         let reading = blocking(move || read(&history, &shape, within, &stop, &give));
         let applying = async {
             while let Some(batch) = take.recv().await {
@@ -153,10 +156,14 @@ impl Features {
         let applied: Result<()> = applied;
         // Who reads is only told that nobody listens; why is said by who applies.
         applied?;
-        let rows = rows?;
-        store.settle(store.reached().await?).await?;
+        let rows = rows.map_err(|error| {
+            let text = format!("the feature view {}: {}", view.name(), error.message());
+            Error::new(error.code(), text).caused_by(error)
+        })?;
+        let reached = store.reached().await?;
+        store.settle(reached, reached).await?;
         let done = Done { view: view.clone(), resource: view.resource(project), rows };
-        let end = Timestamp::from_micros(end).min(now);
+        let end = Timestamp::from_micros(end);
         let by = ctx.clone();
         self.db().write(move |tx| done.record(tx, &by, end)).await?;
         Ok(rows)

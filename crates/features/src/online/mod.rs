@@ -31,5 +31,5 @@ pub(crate) use answer::{Answer, Found, Status};
 pub(crate) use ask::Wanted;
 pub use config::OnlineConfig;
 pub(crate) use materialize::{Underway, Window};
-pub(crate) use push::{Columns, To};
+pub(crate) use push::To;
 pub(crate) use shelf::Shelf;

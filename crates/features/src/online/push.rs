@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use falaj_base::{Ctx, Error, Resource, Result, Timestamp};
+use falaj_base::{Ctx, Error, Resource, Result, Timestamp, code};
 use falaj_governance::tenancy::Project;
 use falaj_online::{Kind, Scalar, Value};
 use falaj_store::db::Tx;
 use falaj_store::record::Change;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
-use super::rows::{column, pack};
+use super::body::Columns;
+use super::rows::{column, pack, size};
 use super::shape::{Shape, place};
 use crate::definition::form::{Noun, Origin};
 use crate::definition::{Catalog, ViewVersion, resource, shown};
@@ -26,9 +27,6 @@ pub(crate) enum To {
     /// All views that come from this source.
     Source(String),
 }
-
-/// Rows by the names of their columns.
-pub(crate) type Columns = Map<String, Json>;
 
 /// What became of a push to a view.
 #[derive(Clone, Debug)]
@@ -95,7 +93,7 @@ impl Features {
         now: Timestamp,
     ) -> Result<RecordBatch> {
         let wanted = schema::rows(view.form());
-        let count = columns.values().find_map(Json::as_array).map_or(0, Vec::len);
+        let count = columns.0.values().find_map(Json::as_array).map_or(0, Vec::len);
         let mut arrays = Vec::with_capacity(wanted.fields().len());
         let mut keys = Vec::with_capacity(shape.keys.len());
         for (name, kind) in &shape.keys {
@@ -111,15 +109,33 @@ impl Features {
                 Error::invalid(field, "too long", "a key that can be kept").caused_by(error)
             })?;
         }
+        let mut sizes = vec![0; count];
         for (name, kind) in &shape.fields {
-            arrays.push(column(*kind, &read(columns, name, *kind, false, count)?)?);
+            let values = read(columns, name, *kind, false, count)?;
+            self.not_long(name, &values, &mut sizes)?;
+            arrays.push(column(*kind, &values)?);
         }
         let (name, kind) = (&shape.event_time, Kind::One(Scalar::Timestamp));
-        let events = read(columns, name, kind, true, count)?;
+        let mut events = read(columns, name, kind, true, count)?;
         whole(name, &events)?;
         self.not_ahead(name, &events, now)?;
+        by_our_clock(&mut events, now);
         arrays.push(column(kind, &events)?);
         RecordBatch::try_new(wanted, arrays).map_err(Error::internal)
+    }
+
+    /// Refuses rows that are longer than one may be, by the column that makes them so.
+    fn not_long(&self, name: &str, values: &[Value], sizes: &mut [usize]) -> Result<()> {
+        let most = self.shelf().config().max_row;
+        for (row, (so_far, value)) in sizes.iter_mut().zip(values).enumerate() {
+            *so_far += size(value);
+            if *so_far as u64 > most.bytes() {
+                let found = format!("{so_far} bytes with what stands before it");
+                let allowed = format!("a row of at most {most} (`features.online.max_row`)");
+                return Err(Error::invalid(format!("df.{name}[{row}]"), found, allowed));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses events that lie further ahead than clocks differ.
@@ -133,6 +149,16 @@ impl Features {
             format!("at most {most} after the server's time, {now} (`features.online.max_ahead`)");
         let event = Timestamp::from_micros(event);
         Err(Error::invalid(format!("df.{name}[{row}]"), event, allowed))
+    }
+}
+
+/// Takes what lies ahead, by no more than clocks differ, as of now: an event of the future would be
+/// served before its time, and a training set of this moment would not have it.
+fn by_our_clock(events: &mut [Value], now: Timestamp) {
+    for event in events {
+        if let Value::Timestamp(event) = event {
+            *event = (*event).min(now.micros());
+        }
     }
 }
 
@@ -166,6 +192,7 @@ fn whole(name: &str, values: &[Value]) -> Result<()> {
 
 /// The values of a column. Feast's clients call the event time by one name, whatever it is.
 fn given<'a>(columns: &'a Columns, name: &str, is_event: bool) -> Result<&'a [Json]> {
+    let columns = &columns.0;
     let found = columns.get(name).or_else(|| if is_event { columns.get(EVENT) } else { None });
     let field = || format!("df.{name}");
     match found {
@@ -192,7 +219,7 @@ fn unknown(loads: &[Load], columns: &Columns) -> Result<()> {
         };
         name == EVENT || name == CREATED || loads.iter().any(of)
     };
-    match columns.keys().find(|name| !is_known(name)) {
+    match columns.0.keys().find(|name| !is_known(name)) {
         None => Ok(()),
         Some(name) => {
             let shapes = loads.iter().map(|load| &load.shape);
@@ -235,8 +262,22 @@ async fn targets(
     }
     for view in &views {
         ctx.authorize(&FEATURE_WRITE, &view.resource(project)).await?;
+        takes_pushes(view)?;
     }
     Ok(views)
+}
+
+/// Refuses a view whose history would not have the rows: online it would say what no training set
+/// ever does.
+fn takes_pushes(view: &ViewVersion) -> Result<()> {
+    if view.form().takes_pushes() {
+        return Ok(());
+    }
+    let (name, source) = (view.name(), &view.form().source.name);
+    let text = format!(
+        "the feature view {name} takes no pushes: its source {source} is not of the kind `push`"
+    );
+    Err(Error::new(&code::INVALID_INPUT, text).at("view"))
 }
 
 fn comes_from(view: &ViewVersion, source: &FeatureName) -> bool {

@@ -10,7 +10,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, TimestampMicrosecondArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field};
-use falaj_base::{Error, Result, code};
+use falaj_base::{ByteSize, Error, Result, code};
 use falaj_online::{Batch, Kind, Scalar, Stamp, Value};
 
 use super::shape::Shape;
@@ -23,7 +23,8 @@ pub(crate) fn pack(shape: &Shape, batch: &RecordBatch, known: i64, log: u64) -> 
     for row in 0..batch.num_rows() {
         let number = u32::try_from(row).map_err(Error::internal)?;
         let stamp = Stamp { event: columns.events.value(row), known, log, row: number };
-        columns.put(row, stamp, &mut packed)?;
+        // What the log has was taken, whatever has been set since.
+        columns.put(row, stamp, &mut packed, |_| Ok(()))?;
     }
     Ok(packed)
 }
@@ -37,6 +38,8 @@ pub(crate) struct Within {
     pub(crate) end: i64,
     /// What is known by now.
     pub(crate) now: i64,
+    /// The most that the values of one row may take.
+    pub(crate) max_row: ByteSize,
 }
 
 impl Within {
@@ -61,7 +64,18 @@ pub(crate) fn pack_some(
         let (event, known) = (columns.events.value(row), known.value(row));
         if within.holds(event, known) {
             let place = u32::try_from(first + row as u64).unwrap_or(u32::MAX);
-            columns.put(row, Stamp { event, known, log: 0, row: place }, packed)?;
+            columns.put(row, Stamp { event, known, log: 0, row: place }, packed, |size| {
+                let most = within.max_row;
+                if size as u64 <= most.bytes() {
+                    return Ok(());
+                }
+                let (place, size) = (first + row as u64, ByteSize::from_bytes(size as u64));
+                let text = format!(
+                    "row {place} of the source takes {size}; allowed: {most} \
+                     (`features.online.max_row`)"
+                );
+                Err(Error::new(&code::TOO_LARGE, text))
+            })?;
             count += 1;
         }
     }
@@ -98,19 +112,38 @@ impl<'a> Columns<'a> {
         })
     }
 
-    fn put(&self, row: usize, stamp: Stamp, packed: &mut Batch) -> Result<()> {
+    /// Packs a row if its size is found good.
+    fn put(
+        &self,
+        row: usize,
+        stamp: Stamp,
+        packed: &mut Batch,
+        check: impl FnOnce(usize) -> Result<()>,
+    ) -> Result<()> {
         let values = |columns: &[(&ArrayRef, Kind)]| {
             columns.iter().map(|(column, kind)| value(column, row, *kind)).collect()
         };
         let (key, fields): (Result<Vec<_>>, Result<Vec<_>>) =
             (values(&self.keys), values(&self.fields));
-        packed.put(self.shape.key(key?.iter())?, self.shape.layout.pack(stamp, &fields?)?);
+        let fields = fields?;
+        check(fields.iter().map(size).sum())?;
+        packed.put(self.shape.key(key?.iter())?, self.shape.layout.pack(stamp, &fields)?);
         Ok(())
     }
 }
 
 fn unlike() -> Error {
     Error::new(&code::INTEGRITY, "kept rows have columns of other types than their view")
+}
+
+/// What a value takes in a row, about.
+pub(crate) fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => 4 + text.len(),
+        Value::Bytes(bytes) => 4 + bytes.len(),
+        Value::List(items) => 4 + items.iter().map(size).sum::<usize>(),
+        _ => 8,
+    }
 }
 
 /// One value of a column.

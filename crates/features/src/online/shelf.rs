@@ -3,7 +3,8 @@
 //! Must hold:
 //! - Nothing is read before every push of the log was applied once since the store was opened.
 //! - The position that the store remembers is one that everything before it was applied at.
-//! - A push applied right after its commit is not applied again when the log is read.
+//! - A push applied right after its commit to our own file is not applied again when the log is read;
+//!   to Redis it is, since that may have lost it.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -98,8 +99,8 @@ impl Shelf {
     /// Applies what the log has beyond what was applied, and makes it last.
     async fn follow(&self, store: &Online) -> Result<()> {
         let mut follower = self.0.follower.lock().await;
-        let reached = store.reached().await?;
-        let reached = Position { tx: reached.tx, seq: reached.seq };
+        let mut from = store.reached().await?;
+        let reached = Position { tx: from.tx, seq: from.seq };
         // A store that remembers less than we know has lost rows: it begins again there.
         let mut at = follower.map_or(reached, |at| if reached < at { reached } else { at });
         loop {
@@ -114,11 +115,14 @@ impl Shelf {
             at = last;
             *follower = Some(at);
             self.pass(at);
-            store.settle(outside(at)).await?;
+            let to = outside(at).max(from);
+            if store.settle(from, to).await? {
+                from = to;
+            }
         }
         *follower = Some(at);
         // Rows that came by themselves (materialised, or pushed and not yet settled in the log).
-        store.settle(outside(at)).await
+        store.settle(from, outside(at).max(from)).await.map(drop)
     }
 
     /// Forgets pushes that the log was read beyond.
@@ -140,7 +144,13 @@ impl Shelf {
 
     /// Applies a push that was just committed at this place.
     pub(crate) async fn pushed(&self, batch: Batch, position: Position) -> Result<usize> {
-        let placed = self.store().await?.apply(batch).await?;
+        let store = self.store().await?;
+        let placed = store.apply(batch).await?;
+        // Redis may lose what it acknowledged and be as before, which we would not see: there the
+        // log is applied whole.
+        if matches!(store, Online::Redis(_)) {
+            return Ok(placed);
+        }
         let mut applied = self.applied();
         if position > applied.passed && applied.beyond.len() < REMEMBERED {
             applied.beyond.insert(position);

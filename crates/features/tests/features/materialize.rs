@@ -80,6 +80,44 @@ async fn a_window_has_both_its_ends_and_what_became_known_in_it() {
 }
 
 #[tokio::test]
+async fn what_has_not_happened_yet_is_left_where_it_is() {
+    let rows: &[Row] = &[(1, NOW, NOW, Some(1)), (1, NOW + 3, NOW, Some(2))];
+    let lake = Lake::new(&[("stats.parquet", rows)]);
+    each_with(lake.config(), async |world: World| {
+        world.apply(STATS).await;
+        let all = json!({ "feature_views": ["stats"], "disable_event_timestamp": true });
+        let more = json!({ "feature_views": ["stats"], "end_ts": moment(NOW + 50) });
+        assert_eq!(materialize(&world, &["stats"], NOW - 5, NOW + 50).await, json!({ "stats": 1 }));
+        for (path, body) in [("/materialize", &all), ("/materialize-incremental", &more)] {
+            let brought = ok(feast(&world, path, body.clone()).await);
+            assert_eq!(brought["rows"], json!({ "stats": 1 }), "{path}");
+            assert_eq!(trips(&world, "stats", &[1]).await, [(Some(1), 'p')]);
+        }
+        world.clock.advance(std::time::Duration::from_secs(3));
+        ok(feast(&world, "/materialize-incremental", more).await);
+        assert_eq!(trips(&world, "stats", &[1]).await, [(Some(2), 'p')]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_row_that_is_too_long_is_refused_by_view_and_place() {
+    let lake = Lake::new(&[("stats.parquet", &[(1, NOW, NOW, Some(1))])]);
+    let mut config = lake.config();
+    config.online.max_row = falaj_base::ByteSize::from_bytes(15);
+    each_with(config, async |world: World| {
+        world.apply(STATS).await;
+        let body = json!({ "feature_views": ["stats"], "disable_event_timestamp": true });
+        let (status, detail) = feast(&world, "/materialize", body).await;
+        let text = detail.as_str().unwrap();
+        assert!(text.contains("view stats: row 0") && text.contains("online.max_row"), "{text}");
+        assert_eq!(status, 413);
+        assert_eq!(trips(&world, "stats", &[1]).await, [(None, 'm')]);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn bad_questions_are_refused_and_not_yours_is_not_there() {
     let lake = Lake::new(&[("stats.parquet", &[(1, NOW, NOW, Some(1))])]);
     each_with(lake.config(), async |world: World| {

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use falaj_base::{Ctx, Secret};
+use falaj_base::{ByteSize, Ctx, Secret};
 use falaj_features::{Features, FeaturesConfig};
 use http::Method;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::world::{Answer, World, answer, ok};
 
@@ -431,6 +432,204 @@ async fn feasts_way_to_write_one_view() {
         }
         let push = json!({ "push_source_name": "other", "df": df, "to": "offline" });
         assert_eq!(feast(&world, "/push", push).await.0, 400);
+    })
+    .await;
+}
+
+/// A world whose replies and rows are small.
+async fn narrow(world: &World, set: impl Fn(&mut FeaturesConfig)) -> World {
+    let mut config = world.features.config().clone();
+    set(&mut config);
+    let folder = tempfile::tempdir().unwrap();
+    let mut narrow = world.with(&server(world, config, folder.path()));
+    narrow.folder = folder;
+    narrow
+}
+
+#[tokio::test]
+async fn a_reply_is_bounded_by_bytes_and_a_key_is_read_once() {
+    each(async |world: World| {
+        let set = |config: &mut FeaturesConfig| {
+            config.online.max_reply = ByteSize::kib(64);
+            config.online.redis.prefix.push_str("narrow:");
+        };
+        let world = narrow(&world, set).await;
+        let tag = "x".repeat(20_000);
+        for driver in 1..=4 {
+            let mut push = row(driver, "2026-05-01T11:00:00Z", json!(driver));
+            push["columns"]["tags"] = json!([[tag]]);
+            ok(world.post("/push", push).await);
+        }
+        let asked = |features: Value, drivers: &[i64]| {
+            json!({ "features": features, "entities": { "driver_id": drivers } })
+        };
+        let status = async |body: Value| {
+            let feasts = feast(&world, "/get-online-features", body.clone()).await;
+            let (ours, problem) = world.post("/online", body).await;
+            assert_eq!(ours, feasts.0, "{problem}");
+            if ours != 200 {
+                let text = problem["detail"].as_str().unwrap();
+                assert!(text.contains("features.online.max_reply"), "{text}");
+            }
+            ours
+        };
+        assert_eq!(status(asked(json!(["stats:tags"]), &[1, 2, 3])).await, 200);
+        // Four rows are over it, although little of them is asked for.
+        assert_eq!(status(asked(json!(["stats:trips"]), &[1, 2, 3, 4])).await, 413);
+        // One row is read once, however often it is asked for; written, it counts each time.
+        assert_eq!(status(asked(json!(["stats:trips"]), &[1; 50])).await, 200);
+        assert_eq!(status(asked(json!(["stats:tags"]), &[1; 50])).await, 413);
+        let mixed = asked(json!(["stats:trips"]), &[2, 1, 2, 9, 1]);
+        let found = ok(world.post("/online", mixed).await);
+        assert_eq!(found["values"], json!([[2], [1], [2], [null], [1]]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_row_is_bounded_when_it_is_pushed() {
+    each(async |world: World| {
+        let set = |config: &mut FeaturesConfig| {
+            config.online.max_row = ByteSize::kib(1);
+            config.online.redis.prefix.push_str("narrow:");
+        };
+        let world = narrow(&world, set).await;
+        let mut push = row(1, "2026-05-01T11:00:00Z", json!(1));
+        push["columns"]["tags"] = json!([["x".repeat(900)]]);
+        ok(world.post("/push", push.clone()).await);
+        push["columns"]["tags"] = json!([["x".repeat(600), "x".repeat(600)]]);
+        let (status, problem) = world.post("/push", push).await;
+        assert_eq!((status, &problem["field"]), (400, &json!("df.tags[0]")), "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains("features.online.max_row"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_view_whose_source_takes_no_pushes_refuses_them() {
+    each(async |world: World| {
+        world
+            .apply(
+                r#"
+[[source]]
+name = "files"
+kind = "parquet"
+object = "x.parquet"
+
+[[view]]
+name = "batch"
+entities = ["driver"]
+source = "files"
+schema = [{ name = "trips", type = "int64" }]
+"#,
+            )
+            .await;
+        let df = json!({ "driver_id": [1], "trips": [3],
+            "event_timestamp": ["2026-05-01T11:00:00Z"] });
+        let (status, problem) =
+            world.post("/push", json!({ "view": "batch", "columns": df })).await;
+        assert_eq!((status, &problem["field"]), (400, &json!("view")), "{problem}");
+        let text = problem["detail"].as_str().unwrap();
+        assert!(text.contains("batch") && text.contains("files"), "{text}");
+        let write = json!({ "feature_view_name": "batch", "df": df });
+        let (status, detail) = feast(&world, "/write-to-online-store", write).await;
+        assert!(detail.as_str().unwrap().contains(text), "{detail}");
+        assert_eq!(status, 400);
+        assert_eq!(world.count("SELECT COUNT(*) AS n FROM feature_log").await, 0);
+        // Not there, for whoever may not write to it.
+        let fence = [("feature:write", "/view/batch")];
+        let push = json!({ "view": "batch", "columns": df });
+        assert_eq!(world.behind(&fence, Method::POST, "/push", push).await.0, 404);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_event_ahead_of_our_clock_is_one_of_now() {
+    each(async |world: World| {
+        ok(world.post("/push", row(1, "2026-05-01T12:04:00Z", json!(1))).await);
+        let ids = json!({ "driver_id": [1] });
+        let found = online(&world, json!(["stats:trips"]), ids.clone()).await;
+        assert_eq!(found["values"], json!([[1]]));
+        assert_eq!(found["event_times"]["stats"], json!(["2026-05-01T12:00:00Z"]));
+        // It does not keep out what happens before the time that it claimed.
+        world.clock.advance(Duration::from_mins(1));
+        ok(world.post("/push", row(1, "2026-05-01T12:01:00Z", json!(2))).await);
+        let found = online(&world, json!(["stats:trips"]), ids).await;
+        assert_eq!(found["values"], json!([[2]]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_column_that_comes_twice_is_refused() {
+    each(async |world: World| {
+        let df = r#"{"driver_id": [1], "weekday": ["mon"], "trips": [3], "trips": [4],
+            "event_timestamp": ["2026-05-01T11:00:00Z"]}"#;
+        for (path, body) in [
+            ("/api/features/push", format!(r#"{{"view": "days", "columns": {df}}}"#)),
+            ("/push", format!(r#"{{"push_source_name": "other", "df": {df}}}"#)),
+            ("/write-to-online-store", format!(r#"{{"feature_view_name": "days", "df": {df}}}"#)),
+        ] {
+            let (status, text) = world.post_text(path, &body).await;
+            assert_eq!(status, 400, "{path}: {text}");
+            assert!(text.contains("`trips` comes twice"), "{path}: {text}");
+        }
+        assert_eq!(world.count("SELECT COUNT(*) AS n FROM feature_log").await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bodies_of_pushes_may_be_large() {
+    each(async |world: World| {
+        let large = world.large_routes();
+        assert!(
+            ["/api/features/push", "/push", "/write-to-online-store"]
+                .iter()
+                .all(|path| large.contains(path)),
+            "{large:?}"
+        );
+        assert!(!large.contains(&"/get-online-features") && !large.contains(&"/materialize"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn reads_that_were_counted_are_on_record_after_a_flush() {
+    each(async |world: World| {
+        online(&world, json!(["stats:trips"]), json!({ "driver_id": [1] })).await;
+        world.features.flush();
+        world.features.reads().flush().await.unwrap();
+        let sql = "SELECT COUNT(*) AS n FROM audit_entry WHERE entry LIKE '%feature:online%'";
+        assert_eq!(world.count(sql).await, 1);
+    })
+    .await;
+}
+
+/// A Redis that lost a push it had acknowledged, and is as it was before.
+#[tokio::test]
+async fn redis_is_given_again_what_it_may_have_lost() {
+    each(async |world: World| {
+        let config = world.features.config().online.redis.clone();
+        if config.url.is_empty() {
+            return;
+        }
+        online(&world, json!(["stats:trips"]), json!({ "driver_id": [1] })).await;
+        ok(world.post("/push", row(1, "2026-05-01T11:00:00Z", json!(7))).await);
+        let rows = format!("{}row:*", config.prefix);
+        let forget = "return redis.call('DEL', unpack(redis.call('KEYS', ARGV[1])))";
+        let command = format!("EVAL \"{forget}\" 0 {rows}\r\n");
+        let address = config.url.expose().trim_start_matches("redis://").trim_end_matches('/');
+        let address = address.split('/').next().unwrap();
+        let mut link = tokio::net::TcpStream::connect(address).await.unwrap();
+        link.write_all(command.as_bytes()).await.unwrap();
+        let mut reply = [0; 4];
+        link.read_exact(&mut reply).await.unwrap();
+        assert_eq!(&reply, b":1\r\n", "there was one row");
+        world.run_worker("features-online").await;
+        let found = online(&world, json!(["stats:trips"]), json!({ "driver_id": [1] })).await;
+        assert_eq!(found["values"], json!([[7]]));
     })
     .await;
 }

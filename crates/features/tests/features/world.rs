@@ -166,6 +166,26 @@ impl World {
         self.send(Method::POST, path, body.into()).await
     }
 
+    /// Sends a body as it stands; the reply as text.
+    pub(crate) async fn post_text(&self, path: &str, body: &str) -> (u16, String) {
+        let request = http::Request::post(path)
+            .header(header::HOST, "falaj.test")
+            .header(header::CONTENT_TYPE, "application/json")
+            .header("x-falaj-project", "default/default")
+            .body(Body::from(body.to_owned()));
+        let router = self.router.clone().layer(Extension(Ctx::system("tester")));
+        let response = router.oneshot(request.unwrap()).await.unwrap();
+        let status = response.status().as_u16();
+        let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, String::from_utf8(bytes.to_vec()).unwrap())
+    }
+
+    /// The routes that take large bodies.
+    pub(crate) fn large_routes(&self) -> Vec<&'static str> {
+        let endpoints = falaj_features::module(&self.features, &self.places).endpoints;
+        endpoints.into_iter().filter(|it| it.large).map(|it| it.path).collect()
+    }
+
     /// Sends a request as somebody who may not do what the fence forbids.
     pub(crate) async fn behind(
         &self,

@@ -18,9 +18,9 @@ use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable,
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Position;
 use super::batch::Batch;
 use super::hot::Hot;
+use super::{Position, spend};
 use crate::key::Key;
 use crate::row::rank;
 
@@ -78,13 +78,16 @@ impl Embedded {
         Ok(Self(Arc::new(Inner { db, snapshot, hot: Hot::new(config.rows.as_usize()), writer })))
     }
 
-    /// The row of each key, in the order asked.
-    pub fn read(&self, keys: &[Key]) -> Result<Vec<Option<Bytes>>> {
-        let mut missed = Vec::new();
+    /// The row of each key, in the order asked; of no more than `most` bytes.
+    pub fn read(&self, keys: &[Key], most: usize) -> Result<Vec<Option<Bytes>>> {
+        let (mut missed, mut left) = (Vec::new(), most);
         let mut rows: Vec<_> = Vec::with_capacity(keys.len());
         for (place, key) in keys.iter().enumerate() {
             match self.0.hot.get(key.bytes()) {
-                Ok(row) => rows.push(Some(row)),
+                Ok(row) => {
+                    spend(&mut left, &row, most)?;
+                    rows.push(Some(row));
+                }
                 Err(age) => {
                     missed.push((place, age));
                     rows.push(None);
@@ -100,6 +103,7 @@ impl Embedded {
             let key = keys[place].bytes();
             if let Some(row) = snapshot.get(key).map_err(failed)? {
                 let row = Bytes::copy_from_slice(row.value());
+                spend(&mut left, &row, most)?;
                 self.0.hot.keep(key, &row, age);
                 rows[place] = Some(row);
             }

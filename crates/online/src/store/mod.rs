@@ -14,7 +14,7 @@ mod hot;
 mod redis;
 
 use bytes::Bytes;
-use falaj_base::Result;
+use falaj_base::{ByteSize, Error, Result, code};
 
 pub use batch::Batch;
 pub use embedded::{Embedded, EmbeddedConfig};
@@ -40,16 +40,17 @@ pub enum Online {
 }
 
 impl Online {
-    /// The row of each key, in the order asked.
-    pub async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Bytes>>> {
+    /// The row of each key, in the order asked; refused as *too large* once they take more than
+    /// `most` bytes.
+    pub async fn read(&self, keys: &[Key], most: usize) -> Result<Vec<Option<Bytes>>> {
         match self {
             Self::Embedded(store) if keys.len() > AT_ONCE => {
                 let (store, keys) = (store.clone(), keys.to_vec());
-                blocking(move || store.read(&keys)).await
+                blocking(move || store.read(&keys, most)).await
             }
             // Microseconds of work, and mostly in memory: not worth another thread.
-            Self::Embedded(store) => store.read(keys),
-            Self::Redis(store) => store.read(keys).await,
+            Self::Embedded(store) => store.read(keys, most),
+            Self::Redis(store) => store.read(keys, most).await,
         }
     }
 
@@ -73,20 +74,32 @@ impl Online {
         }
     }
 
-    /// Makes everything applied so far last, and remembers how far in the log that was.
-    pub async fn settle(&self, position: Position) -> Result<()> {
+    /// Makes everything applied so far last, and remembers how far in the log that was. Says
+    /// whether it did: a store that others settle too, or that has lost rows since, does so only
+    /// if it still remembers `from`.
+    pub async fn settle(&self, from: Position, position: Position) -> Result<bool> {
         match self {
             Self::Embedded(store) => {
                 let store = store.clone();
-                blocking(move || store.settle(position)).await
+                blocking(move || store.settle(position)).await?;
+                Ok(true)
             }
-            Self::Redis(store) => store.settle(position).await,
+            Self::Redis(store) => store.settle(from, position).await,
         }
     }
+}
+
+/// Takes what a row takes off what may still be read.
+fn spend(left: &mut usize, row: &Bytes, most: usize) -> Result<()> {
+    *left = left.checked_sub(row.len()).ok_or_else(|| {
+        let most = ByteSize::from_bytes(most as u64);
+        Error::new(&code::TOO_LARGE, format!("the rows take more than {most}"))
+    })?;
+    Ok(())
 }
 
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(falaj_base::Error::internal)?
+    tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
 }

@@ -7,7 +7,7 @@ use falaj_online::{Online, Position, Stamp};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::harness::{batch, key, numbers, stamp, stores};
+use crate::harness::{batch, key, numbers, packed, stamp, stores};
 
 #[tokio::test]
 async fn rows_are_found_by_key_in_the_order_asked() {
@@ -68,8 +68,43 @@ async fn the_position_is_remembered() {
     for (store, _folder) in stores() {
         assert_eq!(store.reached().await.unwrap(), Position::default());
         let position = Position { tx: 7, seq: -12 };
-        store.settle(position).await.unwrap();
+        assert!(store.settle(Position::default(), position).await.unwrap());
         assert_eq!(store.reached().await.unwrap(), position);
+    }
+}
+
+/// Another server has gone on meanwhile, or rows were lost: what is remembered there stays.
+#[tokio::test]
+async fn redis_remembers_another_position_only_from_the_one_expected() {
+    for (store, _folder) in stores() {
+        let at = |seq| Position { tx: 7, seq };
+        assert!(store.settle(Position::default(), at(2)).await.unwrap());
+        if matches!(store, Online::Embedded(_)) {
+            continue;
+        }
+        assert!(!store.settle(at(1), at(9)).await.unwrap());
+        assert_eq!(store.reached().await.unwrap(), at(2));
+        assert!(store.settle(at(2), at(3)).await.unwrap());
+        assert_eq!(store.reached().await.unwrap(), at(3));
+    }
+}
+
+#[tokio::test]
+async fn no_more_is_read_than_may_be() {
+    for (store, _folder) in stores() {
+        let keys: Vec<_> = (0..1200).map(|id| key(1, id)).collect();
+        let rows = keys.iter().map(|key| (key.clone(), stamp(1, 1), 1));
+        store.apply(batch(rows)).await.unwrap();
+        let each = packed(stamp(1, 1), 1).len();
+        // Twice: from the file, and from memory.
+        for _ in 0..2 {
+            for some in [&keys[..3], &keys[..]] {
+                let whole = each * some.len();
+                assert_eq!(store.read(some, whole).await.unwrap().len(), some.len());
+                let error = store.read(some, whole - 1).await.unwrap_err();
+                assert_eq!(error.code().id, "too-large");
+            }
+        }
     }
 }
 

@@ -19,13 +19,13 @@ async fn away_is_told_in_time_and_back_is_found() {
     let store = Online::Redis(redis(&format!("redis://127.0.0.1:{}/", server.port)));
     eventually(|| store.apply(one())).await;
     assert_eq!(numbers(&store, &[key(1, 1)]).await, [Some(42)]);
-    store.settle(Position { tx: 1, seq: 1 }).await.unwrap();
+    assert!(store.settle(Position::default(), Position { tx: 1, seq: 1 }).await.unwrap());
 
     server.stop();
     let keys = [key(1, 1)];
     for _ in 0..5 {
         let start = Instant::now();
-        let error = store.read(&keys).await.unwrap_err();
+        let error = store.read(&keys, usize::MAX).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         assert_eq!(store.apply(one()).await.unwrap_err().kind(), ErrorKind::Unavailable);
         assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
@@ -47,13 +47,13 @@ async fn one_that_hangs_is_waited_for_no_longer_than_set() {
     server.signal("-STOP");
     for _ in 0..3 {
         let start = Instant::now();
-        let error = store.read(&[key(1, 1)]).await.unwrap_err();
+        let error = store.read(&[key(1, 1)], usize::MAX).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
     }
     server.signal("-CONT");
     let keys = [key(1, 1)];
-    let rows = eventually(|| store.read(&keys)).await;
+    let rows = eventually(|| store.read(&keys, usize::MAX)).await;
     assert!(rows[0].is_some());
 }
 
@@ -107,7 +107,7 @@ async fn tls_and_passwords() {
     assert_eq!(numbers(&good, &[key(1, 1)]).await, [Some(42)]);
     // Another password, and a certificate that nobody here has signed.
     for bad in [store(":wrong@", true), store(":open%20sesame@", false)] {
-        let error = bad.read(&[key(1, 1)]).await.unwrap_err();
+        let error = bad.read(&[key(1, 1)], usize::MAX).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     }
 }

@@ -135,7 +135,7 @@ impl Link {
 }
 
 #[cold]
-pub(super) fn unavailable() -> Error {
+fn unavailable() -> Error {
     Error::new(&code::UNAVAILABLE, "the online store (Redis) does not answer")
         .retry_after(Duration::from_secs(1))
 }

@@ -13,12 +13,13 @@ use falaj_base::{Error, Result, code};
 
 pub use config::RedisConfig;
 
-use super::Position;
 use super::batch::Batch;
+use super::{Position, spend};
 use crate::key::Key;
-use link::{Link, unavailable};
+use link::Link;
 
 const SCRIPT: &str = include_str!("apply.lua");
+const SETTLE: &str = include_str!("settle.lua");
 /// The most rows that are read or applied by one command: while it runs, Redis does nothing else.
 const AT_ONCE: usize = 500;
 /// The most bytes of rows of the commands that are sent together.
@@ -47,24 +48,30 @@ impl Redis {
         [&self.0.prefix[..], b"row:", key].concat()
     }
 
-    /// The row of each key, in the order asked.
-    pub async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Bytes>>> {
-        let mut pipe = redis::pipe();
+    /// The row of each key, in the order asked; of no more than `most` bytes. Some are asked for
+    /// at a time, so that no more of them come than are counted.
+    pub async fn read(&self, keys: &[Key], most: usize) -> Result<Vec<Option<Bytes>>> {
+        let (mut rows, mut left) = (Vec::with_capacity(keys.len()), most);
         for some in keys.chunks(AT_ONCE) {
+            let mut pipe = redis::pipe();
             let command = pipe.cmd("MGET");
             for key in some {
                 command.arg(self.name(key.bytes()));
             }
+            let [found]: [Vec<Option<Vec<u8>>>; 1] = self.0.link.ask(&pipe).await?;
+            if found.len() != some.len() {
+                let text = "Redis answered with another number of rows than were asked for";
+                return Err(Error::internal(text));
+            }
+            for row in found {
+                let row = row.map(Bytes::from);
+                if let Some(row) = &row {
+                    spend(&mut left, row, most)?;
+                }
+                rows.push(row);
+            }
         }
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
-        let answers: Vec<Vec<Option<Vec<u8>>>> = self.0.link.ask(&pipe).await?;
-        let rows: Vec<_> = answers.into_iter().flatten().map(|row| row.map(Bytes::from)).collect();
-        if rows.len() == keys.len() {
-            return Ok(rows);
-        }
-        Err(Error::internal("Redis answered with another number of rows than were asked for"))
+        Ok(rows)
     }
 
     /// Lets rows take their places; says how many have them now.
@@ -127,13 +134,22 @@ impl Redis {
         })
     }
 
-    pub async fn settle(&self, position: Position) -> Result<()> {
+    /// Remembers a position if the one remembered is still `from`; says whether it was.
+    pub async fn settle(&self, from: Position, position: Position) -> Result<bool> {
         let mut pipe = redis::pipe();
-        let text = format!("{}.{}", position.tx, position.seq);
-        pipe.cmd("SET").arg(self.reached_name()).arg(text);
-        let [done]: [String; 1] = self.0.link.ask(&pipe).await?;
-        if done == "OK" { Ok(()) } else { Err(unavailable()) }
+        pipe.cmd("EVAL")
+            .arg(SETTLE)
+            .arg(1)
+            .arg(self.reached_name())
+            .arg(shown(from))
+            .arg(shown(position));
+        let [settled]: [bool; 1] = self.0.link.ask(&pipe).await?;
+        Ok(settled)
     }
+}
+
+fn shown(position: Position) -> String {
+    format!("{}.{}", position.tx, position.seq)
 }
 
 /// How many of the first rows are sent together; at least one.
