@@ -55,6 +55,17 @@ schema = [{ name = "busy", type = "float64" }]
 name = "live_days"
 kind = "push"
 
+[[source]]
+name = "files"
+kind = "parquet"
+object = "files.parquet"
+
+[[view]]
+name = "batch"
+entities = ["driver"]
+source = "files"
+schema = [{ name = "trips", type = "int64" }]
+
 [[service]]
 name = "ranking"
 features = ["stats:trips", "days:busy"]
@@ -221,6 +232,24 @@ def test_errors_are_feasts(server, store):
                                json={"entities": {"driver_id": [1]}} | body)
         assert answer.status_code == 404
         assert isinstance(FeastError.from_error_detail(answer.json()), raised)
+
+
+def test_a_view_of_files_takes_no_rows(server):
+    headers = {"Authorization": f"Bearer {server.admin_token()}"}
+    frame = {"driver_id": [1], "trips": [1], "event_timestamp": [now(minutes=1).isoformat()]}
+    answer = requests.post(f"{server.url}/write-to-online-store", headers=headers,
+                           json={"feature_view_name": "batch", "df": frame})
+    assert answer.status_code == 400
+    with pytest.raises(FeastError, match="batch takes no pushes: its source files"):
+        raise FeastError.from_error_detail(answer.json())
+
+
+def test_a_push_may_be_as_large_as_is_set(server, store):
+    """Larger than the bodies of other calls."""
+    rows = 40
+    frame = pd.concat([row(10_000 + number, now(minutes=1), city="x" * 150_000) for number in range(rows)])
+    store.push("live", frame)
+    assert statuses(store, ["stats:trips"], [{"driver_id": 10_000 + rows - 1}]) == ([1], ["PRESENT"])
 
 
 def test_the_token_can_stand_in_the_address(server, tmp_path):
