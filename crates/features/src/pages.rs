@@ -25,3 +25,9 @@ impl Pages {
         Ok(PageQuery { page_size: size.transpose()?, page_token: self.page_token })
     }
 }
+
+/// What a token is told that no page gave out.
+pub(crate) fn not_a_page(query: &PageQuery) -> Error {
+    let allowed = "the `next_page_token` of the page before";
+    Error::invalid("page_token", query.after(), allowed)
+}

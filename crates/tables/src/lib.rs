@@ -21,4 +21,4 @@ pub use column::{Batch, Column, Field, Item, Many};
 pub use limits::Limits;
 pub use read::{Batches, Part, Ranges, Records, Source, Table};
 pub use rows::{Plan, columns_of};
-pub use write::{Layout, RecordWriter, Writer};
+pub use write::{Layout, RecordWriter, Writer, unwritable};

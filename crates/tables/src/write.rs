@@ -1,9 +1,11 @@
 //! Writing a table: batches in, Parquet out, row group by row group.
 
 use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_array::{RecordBatch, new_null_array};
+use arrow_schema::{Schema, SchemaRef};
 use falaj_base::{Error, Result};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -153,7 +155,66 @@ impl<W: Write + Send> Writer<W> {
     }
 }
 
+/// The first column whose type a file cannot have: whatever the library does not convert.
+#[must_use]
+pub fn unwritable(schema: &Schema) -> Option<&arrow_schema::Field> {
+    let taken = |fields: &mut dyn Iterator<Item = &arrow_schema::Field>| {
+        // A row of nulls meets everything that depends on types alone.
+        let fields: Vec<_> = fields.map(|field| field.clone().with_nullable(true)).collect();
+        let try_row = || {
+            let columns = fields.iter().map(|field| new_null_array(field.data_type(), 1)).collect();
+            let schema = Arc::new(Schema::new(fields.clone()));
+            let row = RecordBatch::try_new(schema.clone(), columns).map_err(Error::internal)?;
+            let mut writer = RecordWriter::new(std::io::sink(), schema, Layout::default())?;
+            writer.write(&row)?;
+            writer.close().map(drop)
+        };
+        // For types that it has never met, the library may give up rather than refuse.
+        matches!(catch_unwind(AssertUnwindSafe(try_row)), Ok(Ok(())))
+    };
+    let mut fields = schema.fields().iter().map(|field| &**field);
+    if taken(&mut fields.clone()) {
+        return None;
+    }
+    fields.find(|field| !taken(&mut [*field].into_iter()))
+}
+
 /// Writing fails only where the bytes go, or by a fault of ours.
 fn failed(error: parquet::errors::ParquetError) -> Error {
     Error::internal(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_schema::{DataType, Field as Column, IntervalUnit, UnionFields, UnionMode};
+
+    use super::*;
+
+    #[test]
+    fn the_first_column_that_a_file_cannot_have_is_found() {
+        let list = DataType::List(Arc::new(Column::new("item", DataType::Utf8, false)));
+        let coded = DataType::Dictionary(DataType::Int8.into(), DataType::Utf8.into());
+        let good = [DataType::Int64, DataType::Binary, list, coded, DataType::Float16];
+        let empty = DataType::Union(UnionFields::empty(), UnionMode::Sparse);
+        let inner = DataType::List(Arc::new(Column::new("item", empty.clone(), true)));
+        let field = |(at, kind): (usize, DataType)| Column::new(format!("c{at}"), kind, false);
+        let schema = |more: &[DataType]| {
+            let kinds = good.iter().chain(more).cloned();
+            Schema::new(kinds.enumerate().map(field).collect::<Vec<_>>())
+        };
+        assert_eq!(unwritable(&schema(&[])), None);
+        for bad in [empty, inner] {
+            let schema = schema(&[DataType::Int8, bad, DataType::Int8]);
+            assert_eq!(unwritable(&schema).unwrap().name(), "c6");
+        }
+        // Whatever it says about a type, writing agrees.
+        let spans = DataType::Interval(IntervalUnit::MonthDayNano);
+        for kind in [spans, DataType::Utf8View, DataType::Null] {
+            let schema = Arc::new(Schema::new(vec![Column::new("c", kind.clone(), true)]));
+            let row = RecordBatch::try_new(schema.clone(), vec![new_null_array(&kind, 2)]).unwrap();
+            let mut writer = RecordWriter::new(Vec::new(), schema.clone(), Layout::default());
+            let written = writer.as_mut().is_ok_and(|writer| writer.write(&row).is_ok());
+            assert_eq!(unwritable(&schema).is_none(), written, "{kind}");
+        }
+    }
 }

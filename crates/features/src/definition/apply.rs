@@ -4,7 +4,7 @@
 //! and a service on its views: what those changes reach gets a version too. Nothing is deleted by
 //! being left out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use falaj_base::{Error, Result};
 use schemars::JsonSchema;
@@ -26,6 +26,9 @@ pub struct Latest {
 
 /// All definitions of a project, in the order in which they depend on each other.
 pub type Existing = BTreeMap<(Noun, FeatureName), Latest>;
+
+/// Definitions that the caller may not know of.
+pub type Hidden = BTreeSet<(Noun, FeatureName)>;
 
 /// What becomes of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -60,9 +63,10 @@ impl Step {
     }
 }
 
-/// What changes, and what was asked for and does not.
-pub fn plan(existing: &Existing, wanted: &Definitions) -> Result<Vec<Step>> {
-    let mut plan = Plan { existing, all: BTreeMap::new(), steps: Vec::new() };
+/// What changes, and what was asked for and does not. What is hidden cannot be built upon: to a
+/// definition that is asked for, it is not there.
+pub fn plan(existing: &Existing, wanted: &Definitions, hidden: &Hidden) -> Result<Vec<Step>> {
+    let mut plan = Plan { existing, hidden, all: BTreeMap::new(), steps: Vec::new() };
     plan.entities(wanted)?;
     plan.sources(wanted)?;
     plan.views(wanted)?;
@@ -72,6 +76,7 @@ pub fn plan(existing: &Existing, wanted: &Definitions) -> Result<Vec<Step>> {
 
 struct Plan<'a> {
     existing: &'a Existing,
+    hidden: &'a Hidden,
     /// What everything will be.
     all: Existing,
     steps: Vec<Step>,
@@ -81,6 +86,16 @@ struct Plan<'a> {
 type Place = Option<usize>;
 
 impl Plan<'_> {
+    /// What a definition will be, for one that names it. One that was there before keeps what it
+    /// was made of, whoever asks.
+    fn named(&self, place: Place, noun: Noun, name: &FeatureName) -> Option<&Latest> {
+        let key = (noun, name.clone());
+        if place.is_some() && self.hidden.contains(&key) {
+            return None;
+        }
+        self.all.get(&key)
+    }
+
     /// The definitions of a kind that are there and not asked for.
     fn others<'w, T>(
         &self,
@@ -131,7 +146,7 @@ impl Plan<'_> {
             }
             (SourceKind::Push, ..) => {
                 let batch = spec.batch.as_ref().map(|name| {
-                    let found = self.all.get(&(Noun::Source, name.clone()));
+                    let found = self.named(place, Noun::Source, name);
                     match found.map(|latest| &latest.form) {
                         Some(Form::Source(form)) if !matches!(form.origin, Origin::Push { .. }) => {
                             Ok(Box::new(form.clone()))
@@ -175,9 +190,8 @@ impl Plan<'_> {
         entities: &[FeatureName],
         source: &FeatureName,
     ) -> Result<ViewForm> {
-        let declared = |noun, name: &FeatureName| {
-            self.all.get(&(noun, name.clone())).map(|latest| &latest.form)
-        };
+        let declared =
+            |noun, name: &FeatureName| self.named(place, noun, name).map(|latest| &latest.form);
         let entity = |(at, name): (usize, &FeatureName)| {
             if let Some(Form::Entity(form)) = declared(Noun::Entity, name) {
                 return Ok(form.clone());
@@ -233,7 +247,7 @@ impl Plan<'_> {
         name: FeatureName,
         features: Vec<Reference>,
     ) -> Result<ServiceForm> {
-        let views = |view: &FeatureName| match self.all.get(&(Noun::View, view.clone())) {
+        let views = |view: &FeatureName| match self.named(place, Noun::View, view) {
             Some(Latest { form: Form::View(form), version, hash, .. }) => {
                 Some((form, *version, hash.clone()))
             }

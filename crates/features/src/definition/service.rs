@@ -10,13 +10,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use super::apply::{Outcome, Step, plan};
+use super::apply::{Existing, Hidden, Outcome, Step, plan};
 use super::definition::{Applied, Definition, described, resource, shown};
 use super::diff::{Difference, differences};
 use super::form::{Form, Noun, Origin};
 use super::spec::Definitions;
 use super::{check, store};
 use crate::name::FeatureName;
+use crate::pages::not_a_page;
 use crate::source::root_of;
 use crate::training::{self, TrainingSetId};
 use crate::{FEATURE_APPLY, FEATURE_READ, Features, TRAINING_SET_READ};
@@ -72,7 +73,8 @@ impl Features {
         self.reachable(ctx, project, &wanted).await?;
         let id = project.id;
         let existing = self.db().read(move |tx| store::existing(tx, id)).await?;
-        let steps = plan(&existing, &wanted)?;
+        let hidden = hidden(ctx, project, &existing, &wanted);
+        let steps = plan(&existing, &wanted, &hidden)?;
         for step in &steps {
             // What follows is authorised as well, and what changes also as it will be.
             let resource = described(project, &step.next.form, &step.next.about);
@@ -81,7 +83,7 @@ impl Features {
         let most = self.config().max_definitions;
         let (ctx_, project_) = (ctx.clone(), project.clone());
         let write = move |tx: &mut Tx<'_>| {
-            Apply { ctx: ctx_, project: project_, wanted, steps, most, dry_run }.run(tx)
+            Apply { ctx: ctx_, project: project_, wanted, hidden, steps, most, dry_run }.run(tx)
         };
         let outcome = self.db().write(write).await;
         let whole = project.resource();
@@ -147,6 +149,9 @@ impl Features {
     ) -> Result<Page<Definition>> {
         ctx.authorize(&FEATURE_READ, &project.resource()).await?;
         let limit = query.limit()?;
+        if !query.after().is_empty() && FeatureName::new(query.after()).is_err() {
+            return Err(not_a_page(&query));
+        }
         let catalog = self.catalog(project.id).await?;
         let found = catalog.all().filter(|it| it.kind == noun && it.name.as_str() > query.after());
         let visible = found.filter(|it| ctx.allows(&FEATURE_READ, &it.resource(project)));
@@ -214,11 +219,22 @@ fn named(wanted: &Definitions) -> impl Iterator<Item = (Noun, &FeatureName)> {
     entities.chain(sources).chain(views).chain(services)
 }
 
+/// What is there, is not declared anew, and is not the caller's to read.
+fn hidden(ctx: &Ctx, project: &Project, existing: &Existing, wanted: &Definitions) -> Hidden {
+    let declared: Hidden = named(wanted).map(|(noun, name)| (noun, name.clone())).collect();
+    let unseen = existing.iter().filter(|(key, known)| {
+        let resource = described(project, &known.form, &known.about);
+        !declared.contains(key) && !ctx.allows(&FEATURE_READ, &resource)
+    });
+    unseen.map(|(key, _)| key.clone()).collect()
+}
+
 /// An apply that was authorised, about to be written.
 struct Apply {
     ctx: Ctx,
     project: Project,
     wanted: Definitions,
+    hidden: Hidden,
     /// What was authorised.
     steps: Vec<Step>,
     most: usize,
@@ -230,7 +246,7 @@ impl Apply {
         let id = self.project.id;
         tx.lock(&store::lock(id))?;
         let existing = store::existing(tx, id)?;
-        if plan(&existing, &self.wanted)? != self.steps {
+        if plan(&existing, &self.wanted, &self.hidden)? != self.steps {
             let text = "the definitions of the project changed while these were being applied";
             return Err(Error::new(&code::CHANGED, text));
         }

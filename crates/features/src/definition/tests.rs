@@ -1,6 +1,6 @@
 //! Reading, checking, planning and comparing definitions.
 
-use super::apply::{Existing, Latest, Outcome, Step, plan};
+use super::apply::{Existing, Hidden, Latest, Outcome, Step, plan};
 use super::form::{Form, Noun};
 use super::spec::Definitions;
 use super::{check, differences};
@@ -68,7 +68,7 @@ fn outcomes(steps: &[Step]) -> Vec<(String, Outcome, i64, bool)> {
 }
 
 fn drivers() -> Existing {
-    let steps = plan(&Existing::new(), &read(DRIVERS)).unwrap();
+    let steps = plan(&Existing::new(), &read(DRIVERS), &Hidden::new()).unwrap();
     assert!(steps.iter().all(|step| step.outcome == Outcome::Created && step.next.version == 1));
     assert_eq!(steps.len(), 6);
     after(Existing::new(), &steps)
@@ -77,7 +77,7 @@ fn drivers() -> Existing {
 fn refusal(existing: &Existing, text: &str) -> (String, String) {
     let refused = Definitions::from_toml(text).and_then(|wanted| {
         check::check(&wanted, &FeaturesConfig::default())?;
-        plan(existing, &wanted)
+        plan(existing, &wanted, &Hidden::new())
     });
     let error = refused.unwrap_err();
     (error.field().unwrap_or_default().to_owned(), error.message().to_owned())
@@ -85,7 +85,7 @@ fn refusal(existing: &Existing, text: &str) -> (String, String) {
 
 #[test]
 fn the_same_again_changes_nothing() {
-    let steps = plan(&drivers(), &read(DRIVERS)).unwrap();
+    let steps = plan(&drivers(), &read(DRIVERS), &Hidden::new()).unwrap();
     assert!(steps.iter().all(|step| step.outcome == Outcome::Unchanged), "{steps:?}");
 }
 
@@ -99,7 +99,7 @@ fn json_says_the_same_as_toml() {
 #[test]
 fn what_people_say_changes_in_place() {
     let changed = DRIVERS.replace("owner = \"ada\"", "owner = \"bo\"\ntags = { team = \"x\" }");
-    let steps = plan(&drivers(), &read(&changed)).unwrap();
+    let steps = plan(&drivers(), &read(&changed), &Hidden::new()).unwrap();
     let changed: Vec<_> =
         steps.iter().filter(|step| step.outcome != Outcome::Unchanged).cloned().collect();
     let expected = ("view driver_stats".to_owned(), Outcome::Metadata, 1, true);
@@ -109,7 +109,7 @@ fn what_people_say_changes_in_place() {
 #[test]
 fn a_version_reaches_what_depends_on_it_and_nothing_else() {
     let wanted = "[[source]]\nname = \"trips\"\nkind = \"parquet\"\nobject = \"trips.parquet\"";
-    let steps = plan(&drivers(), &read(wanted)).unwrap();
+    let steps = plan(&drivers(), &read(wanted), &Hidden::new()).unwrap();
     let expected = [
         ("source trips", true),
         ("source live", false),
@@ -122,7 +122,7 @@ fn a_version_reaches_what_depends_on_it_and_nothing_else() {
 
     let wanted =
         "[[entity]]\nname = \"car\"\njoin_keys = [{ name = \"plate\", type = \"string\" }]";
-    let steps = plan(&drivers(), &read(wanted)).unwrap();
+    let steps = plan(&drivers(), &read(wanted), &Hidden::new()).unwrap();
     assert_eq!(outcomes(&steps), [("entity car".to_owned(), Outcome::Created, 1, true)]);
 }
 
@@ -146,7 +146,7 @@ fn every_decision_makes_a_version() {
     ] {
         let changed = DRIVERS.replace(from, to);
         assert_ne!(changed, DRIVERS, "{from}");
-        let steps = plan(&here, &read(&changed)).unwrap();
+        let steps = plan(&here, &read(&changed), &Hidden::new()).unwrap();
         let view = steps.iter().find(|step| step.name() == &name("driver_stats")).unwrap();
         assert_eq!((view.outcome, view.next.version), (Outcome::NewVersion, 2), "{from} {to}");
         let service = steps.iter().find(|step| step.noun() == Noun::Service).unwrap();
@@ -249,7 +249,7 @@ fn differences_are_named_by_what_they_are_about() {
         "{ name = \"conv_rate\", type = \"float32\" }",
         "{ name = \"age\", type = \"int32\" }, { name = \"conv_rate\", type = \"float64\" }",
     );
-    let steps = plan(&here, &read(&changed)).unwrap();
+    let steps = plan(&here, &read(&changed), &Hidden::new()).unwrap();
     let next = after(here.clone(), &steps);
     let key = (Noun::View, name("driver_stats"));
     let found = differences(&here[&key].form, &next[&key].form).unwrap();

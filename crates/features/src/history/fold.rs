@@ -51,18 +51,27 @@ pub(crate) fn trimmer(features: &Features) -> Worker {
 }
 
 impl Features {
-    /// Gathers what is due; tells how many files that made.
+    /// Gathers what is due; tells how many files that made. A view that fails does not stop the
+    /// others: what went wrong first is told at the end.
     pub async fn fold(&self) -> Result<usize> {
         let old = self.db().now() - self.config().segment_age.get();
         let size = self.config().segment_size.bytes();
         let due = self.db().read(move |tx| due(tx, old, size)).await?;
-        let mut made = 0;
+        let (mut made, mut wrong) = (0, None);
         for view in due {
-            while self.fold_view(view, old).await? {
-                made += 1;
+            loop {
+                match self.fold_view(view, old).await {
+                    Ok(true) => made += 1,
+                    Ok(false) => break,
+                    Err(error) => {
+                        tracing::warn!(%view, error = error.chain(), "rows were not gathered");
+                        wrong.get_or_insert(error);
+                        break;
+                    }
+                }
             }
         }
-        Ok(made)
+        wrong.map_or(Ok(made), Err)
     }
 
     /// Gathers the oldest pushes of a view into one file; false if nothing is due any more.

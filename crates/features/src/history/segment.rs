@@ -29,27 +29,38 @@ pub(crate) fn of_view(tx: &mut Tx<'_>, view: VersionId) -> Result<Vec<Segment>> 
     tx.query(sql, &params![view])?.iter().map(read).collect()
 }
 
-/// What is in the log and in no file, up to a place: the place before it, and how many rows it has.
-pub(crate) fn loose(
-    tx: &mut Tx<'_>,
-    view: VersionId,
-    until: Position,
-) -> Result<Option<(Position, u64)>> {
+/// What is in the log and in no file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Loose {
+    /// The place before it.
+    pub(crate) after: Position,
+    /// The place of its last push: it does not move when others push to other views.
+    pub(crate) last: Position,
+    pub(crate) rows: u64,
+}
+
+/// What is in the log and in no file, up to a place.
+pub(crate) fn loose(tx: &mut Tx<'_>, view: VersionId, until: Position) -> Result<Option<Loose>> {
     let values = params![view, until.tx, until.seq];
-    let first = tx.query_opt(
-        "SELECT tx, seq FROM feature_log
-         WHERE view = $1 AND segment IS NULL AND (tx, seq) <= ($2, $3)
-         ORDER BY tx, seq LIMIT 1",
-        &values,
-    )?;
-    let Some(first) = first else { return Ok(None) };
+    let mut end = |order: &str| {
+        let sql = format!(
+            "SELECT tx, seq FROM feature_log
+             WHERE view = $1 AND segment IS NULL AND (tx, seq) <= ($2, $3)
+             ORDER BY tx {order}, seq {order} LIMIT 1"
+        );
+        let place = |row: Row| -> Result<Position> {
+            Ok(Position { tx: row.get("tx")?, seq: row.get("seq")? })
+        };
+        tx.query_opt(&sql, &values)?.map(place).transpose()
+    };
+    let (Some(first), Some(last)) = (end("ASC")?, end("DESC")?) else { return Ok(None) };
     let counted = tx.query_one(
         "SELECT CAST(COALESCE(SUM(rows), 0) AS BIGINT) AS n FROM feature_log
          WHERE view = $1 AND segment IS NULL AND (tx, seq) <= ($2, $3)",
         &values,
     )?;
-    let before = Position { tx: first.get("tx")?, seq: first.get::<i64>("seq")? - 1 };
-    Ok(Some((before, counted.get("n")?)))
+    let after = Position { tx: first.tx, seq: first.seq - 1 };
+    Ok(Some(Loose { after, last, rows: counted.get("n")? }))
 }
 
 /// A file about to be put down.

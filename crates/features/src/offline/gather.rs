@@ -1,6 +1,8 @@
 //! The values of the rows that answer.
 
-use arrow_array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array, new_null_array};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, UInt64Array, new_null_array};
+use arrow_buffer::ArrowNativeType;
 use arrow_schema::{DataType, SchemaRef};
 use arrow_select::concat::concat;
 use arrow_select::take::take;
@@ -20,17 +22,36 @@ pub struct Gathered {
     schema: SchemaRef,
     /// The picked values of each column, piece by piece.
     pieces: Vec<Vec<ArrayRef>>,
+    /// How many moments each of the wanted rows answers.
+    times: Vec<usize>,
+    /// Bytes that the answers may still take, each counted as often as it answers.
+    left: Option<usize>,
 }
 
+/// The most bytes that answers may take at a time: Arrow counts those of a column in 31 bits.
+pub const MOST: usize = i32::MAX as usize;
+
 impl Gathered {
-    /// Picks the rows of these answers; the batches will have this schema.
+    /// Picks the rows of these answers, as long as they take no more than so many bytes; the
+    /// batches will have this schema.
     #[must_use]
-    pub fn new(answers: Answers, schema: SchemaRef) -> Self {
-        let mut wanted: Vec<u64> = answers.rows().iter().flatten().copied().collect();
-        wanted.sort_unstable();
-        wanted.dedup();
+    pub fn new(answers: Answers, schema: SchemaRef, most: usize) -> Self {
+        let mut all: Vec<u64> = answers.rows().iter().flatten().copied().collect();
+        all.sort_unstable();
+        let (mut wanted, mut times) = (Vec::new(), Vec::new());
+        for same in all.chunk_by(|a, b| a == b) {
+            wanted.push(same[0]);
+            times.push(same.len());
+        }
         let pieces = vec![Vec::new(); schema.fields().len()];
-        Self { answers, wanted, found: 0, rows: 0, schema, pieces }
+        let left = Some(most.min(MOST));
+        Self { answers, wanted, found: 0, rows: 0, schema, pieces, times, left }
+    }
+
+    /// Bytes that may still be taken; none if the answers take too many, and are not to be had.
+    #[must_use]
+    pub fn left(&self) -> Option<usize> {
+        self.left
     }
 
     /// Whether everything was found, so that the rest of the history need not be read.
@@ -47,6 +68,18 @@ impl Gathered {
         if !here.is_empty() {
             #[allow(clippy::cast_possible_truncation, reason = "a batch has at most 2^32 rows")]
             let picked: UInt32Array = here.iter().map(|row| (row - self.rows) as u32).collect();
+            let times = &self.times[self.found..];
+            for column in batch.columns() {
+                let taken =
+                    picked.values().iter().zip(times).fold(0, |sum: usize, (row, times)| {
+                        let row = *row as usize;
+                        sum.saturating_add(times.saturating_mul(bytes(column, row, row + 1)))
+                    });
+                self.left = self.left.and_then(|left| left.checked_sub(taken));
+            }
+            if self.left.is_none() {
+                return Ok(());
+            }
             for (pieces, column) in self.pieces.iter_mut().zip(batch.columns()) {
                 pieces.push(take(column, &picked, None).map_err(Error::internal)?);
             }
@@ -67,6 +100,30 @@ impl Gathered {
         let order: UInt64Array = self.answers.rows().iter().map(place).collect();
         let columns = self.pieces.iter().zip(self.schema.fields());
         columns.map(|(pieces, field)| ordered(pieces, field.data_type(), &order)).collect()
+    }
+}
+
+/// About how many bytes some rows of a column take, and never fewer than it has values below.
+fn bytes(column: &dyn Array, from: usize, to: usize) -> usize {
+    const FIXED: usize = 8;
+    let between = |offsets: &[i32]| (offsets[from].as_usize(), offsets[to].as_usize());
+    let own = FIXED * (to - from);
+    match column.data_type() {
+        DataType::Utf8 => {
+            let (from, to) = between(column.as_string::<i32>().value_offsets());
+            own + to - from
+        }
+        DataType::Binary => {
+            let (from, to) = between(column.as_binary::<i32>().value_offsets());
+            own + to - from
+        }
+        DataType::List(_) => {
+            let list = column.as_list::<i32>();
+            let (from, to) = between(list.value_offsets());
+            own + bytes(list.values(), from, to)
+        }
+        // The kinds of features are these and numbers.
+        _ => own,
     }
 }
 

@@ -28,6 +28,6 @@ mod time;
 #[cfg(test)]
 mod tests;
 
-pub use gather::Gathered;
+pub use gather::{Gathered, MOST};
 pub use latest::{Answers, Latest, Rules};
 pub use moments::Moments;

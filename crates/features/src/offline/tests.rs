@@ -37,7 +37,7 @@ fn joined(asked: &[(i64, i64)], history: &[Row], rules: Rules, batch: usize) -> 
         latest.add(&[("key", keys)], ("event", &*events), Some(("known", &*knowns))).unwrap();
     }
     let schema = Arc::new(Schema::new(vec![Field::new("value", DataType::Int64, true)]));
-    let mut gathered = Gathered::new(latest.finish(), schema.clone());
+    let mut gathered = Gathered::new(latest.finish(), schema.clone(), usize::MAX);
     for rows in history.chunks(batch.max(1)) {
         let values: ArrayRef = Arc::new(rows.iter().map(|row| row.3).collect::<Int64Array>());
         gathered.add(&RecordBatch::try_new(schema.clone(), vec![values]).unwrap()).unwrap();

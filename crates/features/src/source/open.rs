@@ -17,6 +17,7 @@ use super::history::{History, Piece};
 use crate::Features;
 use crate::definition::ViewVersion;
 use crate::definition::form::{Origin, SourceForm};
+use crate::history::segment::Loose;
 use crate::history::{Position, segment};
 
 /// What was read of a source, for the record.
@@ -134,10 +135,10 @@ impl Origins<'_> {
                 rows: segment.rows,
             });
         }
-        if let Some((after, rows)) = loose {
+        if let Some(Loose { after, last, rows }) = loose {
             let (db, runtime) = (self.features.db().clone(), Handle::current());
-            pieces.push(Piece::Log { db, runtime, view: id, after, until });
-            let name = format!("pushed {} until {}-{}", view.name(), until.tx, until.seq);
+            pieces.push(Piece::Log { db, runtime, view: id, after, until: last });
+            let name = format!("pushed {} until {}-{}", view.name(), last.tx, last.seq);
             let view = view.name().to_string();
             read.push(SourceRead { view, name, sha256: None, rows });
         }

@@ -1,7 +1,8 @@
 //! The join itself: moments in, slice by slice, and out again with the features beside them.
 //!
 //! Must hold: every row of moments is in the result once, in its place. Memory holds one slice and
-//! what answers it, whatever the length of moments and histories.
+//! what answers it, whatever the length of moments and histories: a slice whose answers take too
+//! much is cut in two.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -9,11 +10,11 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
-use falaj_base::{Error, Result};
+use falaj_base::{Error, Result, code};
 use falaj_tables::{Layout, Part, RecordWriter, Table};
 
 use super::spec::{Chosen, What};
-use crate::offline::{Gathered, Latest, Moments, Rules};
+use crate::offline::{Gathered, Latest, MOST, Moments, Rules};
 use crate::schema::{self, moment};
 use crate::source::{History, Stop, fits};
 
@@ -56,6 +57,10 @@ pub(crate) fn check<'a>(
         let field = format!("moments.{}", what.time());
         return Err(Error::invalid(field, time, "a column of timestamps"));
     }
+    if let Some(column) = falaj_tables::unwritable(moments) {
+        let field = format!("moments.{}", column.name());
+        return Err(Error::invalid(field, column.data_type(), "a type that Parquet has"));
+    }
     let mut names: Vec<&str> = moments.fields().iter().map(|it| it.name().as_str()).collect();
     for (chosen, view) in views {
         for key in view.keys() {
@@ -97,16 +102,18 @@ impl Join {
         let (mut slice, mut rows, mut bytes, mut done) = (Vec::new(), 0, 0, 0);
         for batch in self.moments.records(&part)? {
             let batch = batch?;
-            rows += batch.num_rows();
-            bytes += batch.get_array_memory_size();
-            slice.push(batch);
-            if rows >= self.rows_at_once || bytes >= self.memory {
-                done += self.slice(&schema, std::mem::take(&mut slice), done, &mut writer)?;
+            let size = batch.get_array_memory_size();
+            let full = rows >= self.rows_at_once || bytes + size > self.memory.min(MOST);
+            if full && !slice.is_empty() {
+                done += self.whole(&schema, std::mem::take(&mut slice), done, &mut writer)?;
                 (rows, bytes) = (0, 0);
             }
+            rows += batch.num_rows();
+            bytes += size;
+            slice.push(batch);
         }
         if !slice.is_empty() {
-            self.slice(&schema, slice, done, &mut writer)?;
+            self.whole(&schema, slice, done, &mut writer)?;
         }
         for side in &self.sides {
             side.history.unchanged()?;
@@ -116,7 +123,7 @@ impl Join {
         Ok(rows)
     }
 
-    fn slice<W: Write + Send>(
+    fn whole<W: Write + Send>(
         &self,
         schema: &SchemaRef,
         slice: Vec<RecordBatch>,
@@ -126,16 +133,45 @@ impl Join {
         let moments = concat_batches(self.moments.schema(), &slice).map_err(Error::internal)?;
         drop(slice);
         self.times(&moments, before)?;
-        let mut columns: Vec<ArrayRef> = moments.columns().to_vec();
-        for side in &self.sides {
-            columns.extend(self.side(side, &moments)?);
-        }
+        self.slice(schema, &moments, before, writer)
+    }
+
+    fn slice<W: Write + Send>(
+        &self,
+        schema: &SchemaRef,
+        moments: &RecordBatch,
+        before: u64,
+        writer: &mut RecordWriter<W>,
+    ) -> Result<u64> {
+        let Some(answers) = self.answers(moments)? else {
+            let rows = moments.num_rows();
+            if rows < 2 {
+                let text = "the features of one row take more than `features.memory` allows";
+                return Err(Error::new(&code::TOO_LARGE, text).at(format!("moments[{before}]")));
+            }
+            let half = rows / 2;
+            let first = self.slice(schema, &moments.slice(0, half), before, writer)?;
+            let rest = moments.slice(half, rows - half);
+            return Ok(first + self.slice(schema, &rest, before + first, writer)?);
+        };
+        let columns = moments.columns().iter().cloned().chain(answers).collect();
         let whole = RecordBatch::try_new(schema.clone(), columns).map_err(Error::internal)?;
         for start in (0..whole.num_rows()).step_by(ROWS) {
             self.stop.check()?;
             writer.write(&whole.slice(start, ROWS.min(whole.num_rows() - start)))?;
         }
         Ok(whole.num_rows() as u64)
+    }
+
+    /// The features of all sides; none if they take too much memory.
+    fn answers(&self, moments: &RecordBatch) -> Result<Option<Vec<ArrayRef>>> {
+        let (mut columns, mut left) = (Vec::new(), self.memory);
+        for side in &self.sides {
+            let Some((found, rest)) = self.side(side, moments, left)? else { return Ok(None) };
+            columns.extend(found);
+            left = rest;
+        }
+        Ok(Some(columns))
     }
 
     /// A row without a time cannot be answered, and is not passed over either.
@@ -148,7 +184,13 @@ impl Join {
         })
     }
 
-    fn side(&self, side: &Side, moments: &RecordBatch) -> Result<Vec<ArrayRef>> {
+    /// The features of a side and how much memory is left; none if that is not enough.
+    fn side(
+        &self,
+        side: &Side,
+        moments: &RecordBatch,
+        memory: usize,
+    ) -> Result<Option<(Vec<ArrayRef>, usize)>> {
         let keys = side.keys.iter().map(|key| Ok((key.as_str(), column(moments, key)?.clone())));
         let keys = keys.collect::<Result<Vec<_>>>()?;
         let time = column(moments, self.what.time())?;
@@ -166,17 +208,35 @@ impl Join {
             latest.add(&keys, ("event", stamps.event.as_ref()), known)
         })?;
         let features = &side.chosen.pick.features;
-        let mut gathered = Gathered::new(latest.finish(), side.history.schema(features)?);
+        let mut gathered = Gathered::new(latest.finish(), side.history.schema(features)?, memory);
         if !gathered.is_complete() {
             side.history.values(features, &self.stop, |batch| {
                 gathered.add(batch)?;
-                Ok(!gathered.is_complete())
+                Ok(!gathered.is_complete() && gathered.left().is_some())
             })?;
         }
-        gathered.finish()
+        let Some(left) = gathered.left() else { return Ok(None) };
+        Ok(Some((gathered.finish()?, left)))
     }
 }
 
 fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
     batch.column_by_name(name).ok_or_else(|| Error::internal("a column that was checked is gone"))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_schema::{DataType, UnionFields};
+
+    use super::*;
+
+    #[test]
+    fn a_column_that_no_file_can_have_is_named() {
+        let time = Field::new("event_timestamp", moment(), false);
+        let union = DataType::Union(UnionFields::empty(), arrow_schema::UnionMode::Sparse);
+        let label = |kind| Schema::new(vec![time.clone(), Field::new("label", kind, false)]);
+        let checked = |schema: &Schema| check(schema, &What::default(), std::iter::empty());
+        assert_eq!(checked(&label(union)).unwrap_err().field(), Some("moments.label"));
+        checked(&label(DataType::Utf8)).unwrap();
+    }
 }

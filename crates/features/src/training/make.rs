@@ -51,28 +51,34 @@ impl Drop for StopOnDrop {
 }
 
 impl Features {
-    /// Makes what waits; tells how many that were.
+    /// Makes what waits; tells how many that were. One that fails does not stop the others: what
+    /// went wrong first is told at the end.
     pub async fn make_training_sets(&self) -> Result<usize> {
-        let (mut last, mut count) = (None, 0);
+        let (mut last, mut count, mut wrong) = (None, 0, None);
         loop {
             let task = self.db().read(move |tx| store::next(tx, last)).await?;
-            let Some(task) = task else { return Ok(count) };
+            let Some(task) = task else { return wrong.map_or(Ok(count), Err) };
             last = Some(task.id);
             count += 1;
-            self.make(task).await?;
+            let id = task.id;
+            if let Err(error) = self.make(task).await {
+                tracing::warn!(set = %id, error = error.chain(), "a training set was not made");
+                wrong.get_or_insert(error);
+            }
             self.training().made.notify_waiters();
         }
     }
 
     async fn make(&self, task: Task) -> Result<()> {
         let ctx = Ctx::system(NAME);
-        let project = self.tenancy()?.project_by_id(&ctx, task.project).await?;
         let id = task.id;
+        // Counted before anything can fail, or it would be tried for ever.
+        self.db().write(move |tx| store::begin(tx, id)).await?;
+        let project = self.tenancy()?.project_by_id(&ctx, task.project).await?;
         if task.attempts >= ATTEMPTS {
             let why = format!("the server failed {ATTEMPTS} times to make it; its log says why");
             return self.failed(&ctx, &project, &task, why).await;
         }
-        self.db().write(move |tx| store::begin(tx, id)).await?;
         match self.computed(&ctx, &project, &task).await {
             Ok((staged, manifest)) => self.made(&ctx, &project, &task, staged, manifest).await,
             Err(error) if error.kind().is_ours() => {
@@ -187,6 +193,8 @@ impl Features {
         let resource = resource(project, task.id, false);
         ctx.authorize(&TRAINING_SET_CREATE, &resource).await?;
         let (ctx, id) = (ctx.clone(), task.id);
+        // Columns may be called anything, and a database does not keep everything.
+        let why = why.replace('\0', "\u{fffd}");
         let write = move |tx: &mut Tx<'_>| {
             if !store::fail(tx, id, &why)? {
                 return Ok(());

@@ -21,8 +21,9 @@ use super::id::TrainingSetId;
 use super::set::{State, Task, TrainingSet, resource};
 use super::spec::{Chosen, Wanted, What, Work};
 use super::{columns, join, store};
-use crate::definition::ViewVersion;
-use crate::definition::form::{Form, Noun, Pick};
+use crate::definition::form::{Form, Noun, Pick, ViewForm};
+use crate::definition::{self, ViewVersion};
+use crate::pages::not_a_page;
 use crate::source::{BlobRanges, FoundObject, blocking};
 use crate::{FEATURE_READ, Features, TRAINING_SET_CREATE, TRAINING_SET_READ};
 
@@ -307,7 +308,27 @@ impl Features {
         let at = project.id;
         let found = self.db().read(move |tx| store::find(tx, at, id)).await?;
         ctx.authorize(&TRAINING_SET_READ, &resource(project, id, found.is_none())).await?;
-        found.ok_or_else(|| Error::not_found("training-set", id))
+        let set = found.ok_or_else(|| Error::not_found("training-set", id))?;
+        for view in self.views_of(project, &set).await? {
+            // Who may not know of a view may not know of what is made of it.
+            ctx.authorize(&FEATURE_READ, &view).await.map_err(|error| {
+                if error.kind().is_ours() { error } else { Error::not_found("training-set", id) }
+            })?;
+        }
+        Ok(set)
+    }
+
+    /// The views that a set is made of, as they are authorised.
+    async fn views_of(&self, project: &Project, set: &TrainingSet) -> Result<Vec<Resource>> {
+        let catalog = self.catalog(project.id).await?;
+        let resource = |it: &Chosen| {
+            let view = catalog.view(&it.pick.view);
+            view.map_or_else(
+                || definition::resource(project, Noun::View, &it.pick.view, true),
+                |view| view.resource(project),
+            )
+        };
+        Ok(set.features.iter().map(resource).collect())
     }
 
     /// The training sets of a project that the caller may see, the newest first.
@@ -319,13 +340,25 @@ impl Features {
     ) -> Result<Page<TrainingSet>> {
         ctx.authorize(&TRAINING_SET_READ, &project.resource()).await?;
         let (id, limit, before) = (project.id, query.limit()?, query.after().to_owned());
+        if !before.is_empty() && before.parse::<TrainingSetId>().is_err() {
+            return Err(not_a_page(&query));
+        }
         let found = self.db().read(move |tx| store::list(tx, id, &before, limit + 1)).await?;
         let mut page = Page::cut(found, limit, |set| set.id.to_string());
-        page.items.retain(|set| ctx.allows(&TRAINING_SET_READ, &resource(project, set.id, false)));
+        let mut seen = Vec::new();
+        for set in page.items {
+            let views = self.views_of(project, &set).await?;
+            if ctx.allows(&TRAINING_SET_READ, &resource(project, set.id, false))
+                && views.iter().all(|view| ctx.allows(&FEATURE_READ, view))
+            {
+                seen.push(set);
+            }
+        }
+        page.items = seen;
         Ok(page)
     }
 
-    /// The file of a set that is made. Whoever reads it may read each view that it is made of.
+    /// The file of a set that is made.
     pub async fn open_training_set(
         &self,
         ctx: &Ctx,
@@ -337,9 +370,6 @@ impl Features {
             let text = format!("the training set is {}", set.state.as_str());
             return Err(Error::new(&code::INVALID_STATE, text));
         };
-        for Chosen { pick, .. } in &set.features {
-            self.definition(ctx, project, Noun::View, &pick.view, Some(pick.version)).await?;
-        }
         let blob = self.objects().blob(project.tenant_id, blob).await?;
         let resource = resource(project, id, false);
         let entry = AuditEntry::allowed(ctx, &TRAINING_SET_READ, &resource, self.db().now());
@@ -349,8 +379,6 @@ impl Features {
     }
 }
 
-fn sides(
-    views: &[(Chosen, ViewVersion)],
-) -> impl Iterator<Item = (&Chosen, &crate::definition::form::ViewForm)> {
+fn sides(views: &[(Chosen, ViewVersion)]) -> impl Iterator<Item = (&Chosen, &ViewForm)> {
     views.iter().map(|(chosen, view)| (chosen, view.form()))
 }

@@ -124,6 +124,16 @@ impl Wanted {
             let name = self.name.as_deref().unwrap_or_default();
             return Err(Error::invalid("name", name, "1 to 256 bytes"));
         }
+        let texts = [
+            ("name", &self.name),
+            ("event_time", &self.event_time),
+            ("moments_object", &self.moments_object),
+        ];
+        for (field, text) in texts {
+            if let Some(text) = text.as_deref().filter(|text| text.contains('\0')) {
+                return Err(Error::invalid(field, text, "no NUL"));
+            }
+        }
         match (&self.moments, &self.moments_object) {
             (None, None) => {
                 Err(Error::invalid("moments", "absent", "columns, or `moments_object`"))

@@ -211,3 +211,59 @@ async fn there_are_limits() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn what_one_may_not_read_cannot_be_built_upon() {
+    each(async |world: World| {
+        world.apply(DRIVERS).await;
+        let view = |entity: &str, source: &str| {
+            format!(
+                "[[view]]\nname = \"mine\"\nentities = [\"{entity}\"]\nsource = \"{source}\"\n\
+                 schema = [{{ name = \"x\", type = \"bool\" }}]"
+            )
+        };
+        let service = |view: &str| format!("[[service]]\nname = \"s\"\nfeatures = [\"{view}\"]");
+        let batch =
+            |of: &str| format!("[[source]]\nname = \"over\"\nkind = \"push\"\nbatch = \"{of}\"");
+        let files = "[[source]]\nname = \"below\"\nkind = \"parquet\"\nobject = \"a.parquet\"";
+        assert_eq!(world.post("/apply", files).await.0, 404, "there are no objects here");
+        for (hidden, named, absent) in [
+            ("/entity/driver", view("driver", "live"), view("drivez", "live")),
+            ("/source/live", view("driver", "live"), view("driver", "livz")),
+            ("/source/live", batch("live"), batch("livz")),
+            ("/view/driver_stats", service("driver_stats"), service("driver_statz")),
+        ] {
+            let fence = [("feature:read", hidden)];
+            let not_yours = world.behind(&fence, Method::POST, "/apply", named.as_str()).await;
+            let not_there = world.behind(&fence, Method::POST, "/apply", absent.as_str()).await;
+            assert_eq!((not_yours.0, not_there.0), (400, 400), "{named}: {not_yours:?}");
+            assert_eq!(not_yours.1["field"], not_there.1["field"]);
+            let detail = |answer: &Value| answer["detail"].as_str().unwrap().to_owned();
+            let there = detail(&not_there.1)
+                .replace("drivez", "driver")
+                .replace("livz", "live")
+                .replace("statz", "stats");
+            assert_eq!(detail(&not_yours.1), there);
+        }
+        // What is declared anew is named by who declares it, and what is there stays as it is.
+        let fence = [("feature:read", "/source/live")];
+        ok(world.behind(&fence, Method::POST, "/apply", DRIVERS).await);
+        let more = "[[entity]]\nname = \"rider\"\njoin_keys = [{ name = \"k\", type = \"bool\" }]";
+        ok(world.behind(&fence, Method::POST, "/apply", more).await);
+        ok(world.behind(&[], Method::POST, "/apply", view("driver", "live").as_str()).await);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_page_that_was_never_told_of_is_refused() {
+    each(async |world: World| {
+        for path in ["/views?page_token=a%00", "/training-sets?page_token=%00"] {
+            let (status, body) = world.get(path).await;
+            assert_eq!((status, &body["field"]), (400, &json!("page_token")), "{path}: {body}");
+        }
+        let (status, body) = world.get("/training-sets?page_token=tset_1").await;
+        assert_eq!((status, &body["field"]), (400, &json!("page_token")), "{body}");
+    })
+    .await;
+}

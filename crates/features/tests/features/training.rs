@@ -7,11 +7,11 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, TimestampMicrosecondArray};
-use falaj_base::{HumanDuration, Timestamp};
+use falaj_base::{ByteSize, Ctx, HumanDuration, Timestamp};
 use falaj_features::FeaturesConfig;
 use falaj_features::config::SourceRoot;
 use falaj_features::history::{Rows, append};
-use falaj_store::db::Tx;
+use falaj_store::db::{Tx, params};
 use falaj_tables::{Layout, Limits, Part, RecordWriter, Table};
 use http::Method;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-use super::world::{World, each_with, ok};
+use super::world::{World, answer, each_with, ok};
 
 pub(crate) const STATS: &str = r#"
 [[entity]]
@@ -150,7 +150,7 @@ async fn made(world: &World, asked: &[(i64, i64)], more: Value) -> Value {
 
 async fn table(world: &World, id: &str) -> RecordBatch {
     let path = format!("/training-sets/{id}/data");
-    let ctx = falaj_base::Ctx::system("tester");
+    let ctx = Ctx::system("tester");
     let response = world.ask(ctx, "default", Method::GET, &path, &Value::Null).await;
     assert_eq!(response.status(), 200);
     let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
@@ -440,6 +440,9 @@ async fn what_is_wrong_with_a_request_is_named() {
                 json!({"moments": {"driver_id": ["x"], "event_timestamp": [at]}, "features": ["stats"]}),
                 "moments.driver_id[0]",
             ),
+            (json!({"moments": good, "features": ["stats"], "name": "a\u{0}"}), "name"),
+            (json!({"moments": good, "features": ["stats"], "event_time": "\u{0}"}), "event_time"),
+            (json!({"moments_object": "a\u{0}", "features": ["stats"]}), "moments_object"),
         ] {
             let (status, answer) = world.post("/training-sets", body.clone()).await;
             assert_eq!((status, &answer["field"]), (400, &json!(field)), "{body}: {answer}");
@@ -455,6 +458,20 @@ async fn what_is_wrong_with_a_request_is_named() {
         let data = format!("/training-sets/{}/data", set["id"].as_str().unwrap());
         let (status, _) = world.behind(&[hidden], Method::GET, &data, Value::Null).await;
         assert_eq!(status, 404);
+        // Who may not know of a view may not know of what is made of it.
+        let there = format!("/training-sets/{}", set["id"].as_str().unwrap());
+        let (status, hidden_set) = world.behind(&[hidden], Method::GET, &there, Value::Null).await;
+        assert_eq!(status, 404);
+        let absent = format!("/training-sets/tset_{}", "0".repeat(32));
+        let (_, absent) = world.behind(&[hidden], Method::GET, &absent, Value::Null).await;
+        let detail = hidden_set["detail"].as_str().unwrap();
+        let id = set["id"].as_str().unwrap();
+        let zeros = format!("tset_{}", "0".repeat(32));
+        assert_eq!(detail.replace(id, &zeros), absent["detail"].as_str().unwrap());
+        let list = world.behind(&[hidden], Method::GET, "/training-sets", Value::Null).await;
+        assert_eq!(ok(list)["items"], json!([]));
+        let list = ok(world.get("/training-sets").await);
+        assert!(list["items"].as_array().unwrap().iter().any(|it| it["id"] == set["id"]));
         world.make_project("other").await;
         let there = format!("/training-sets/{}", set["id"].as_str().unwrap());
         assert_eq!(world.get_in("other", &there).await.0, 404);
@@ -527,4 +544,114 @@ async fn any_history_answers_as_the_definition_says() {
         }
     })
     .await;
+}
+
+/// Two features of eight bytes for each moment: slices are cut until they fit, and rows keep their
+/// places.
+#[tokio::test]
+async fn answers_that_take_much_are_joined_in_smaller_slices() {
+    let rows: Vec<Row> = (0..40).map(|key| (key, 10, 10, Some(key * 3))).collect();
+    for (memory, fits) in [(50, true), (16, true), (15, false)] {
+        let lake = Lake::new(&[("stats.parquet", &rows)]);
+        let mut config = lake.config();
+        config.memory = ByteSize::from_bytes(memory);
+        each_with(config, async |world: World| {
+            world.apply(STATS).await;
+            // The same row answers many moments: it counts as often.
+            let asked: Vec<_> = (0..40).map(|key| (if key < 20 { 7 } else { key }, 12)).collect();
+            let set = made(&world, &asked, json!({"features": ["stats"]})).await;
+            if fits {
+                let found = table(&world, set["id"].as_str().unwrap()).await;
+                let expected: Vec<_> = asked.iter().map(|(key, _)| Some(key * 3)).collect();
+                assert_eq!(ints(&found, "trips"), expected);
+                assert_eq!(ints(&found, "label"), (0..40).map(Some).collect::<Vec<_>>());
+            } else {
+                assert_eq!(set["state"], "failed", "{set}");
+                assert!(set["error"].as_str().unwrap().contains("features.memory"), "{set}");
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn one_that_fails_does_not_stop_the_others() {
+    let lake = Lake::new(&[("stats.parquet", &[(1, 10, 10, Some(5))])]);
+    let mut config = lake.config();
+    config.segment_age = HumanDuration::from_secs(0);
+    each_with(config, async |world: World| {
+        world.make_project("other").await;
+        let body = json!({
+            "moments": {"driver_id": [1], "event_timestamp": [moment(12)]}, "features": ["stats"],
+        });
+        let mut asked = Vec::new();
+        for project in ["other", "default"] {
+            let post = async |path: &str, body: Value| {
+                let ctx = Ctx::system("tester");
+                ok(answer(world.ask(ctx, project, Method::POST, path, &body).await).await)
+            };
+            post("/apply", json!(STATS)).await;
+            asked.push(post("/training-sets", body.clone()).await["id"].clone());
+        }
+        let tags = async |text: &'static str| {
+            let sql = "UPDATE project SET tags = $1 WHERE name = 'other'";
+            let write = move |tx: &mut Tx<'_>| tx.execute(sql, &params![text]);
+            assert_eq!(world.db.write(write).await.unwrap(), 1);
+        };
+        let attempts = "SELECT attempts AS n FROM training_set WHERE state = 'waiting'";
+        tags("not JSON").await;
+        assert!(world.features.make_training_sets().await.is_err());
+        let there = format!("/training-sets/{}", asked[1].as_str().unwrap());
+        assert_eq!(ok(world.get(&there).await)["state"], "ready");
+        assert_eq!(world.count(attempts).await, 1);
+        tags("{}").await;
+        assert_eq!(world.features.make_training_sets().await.unwrap(), 1);
+
+        // Rows of a view that is gone, before those of one that is not.
+        let view = world.view("pushed").await;
+        let rows = batch(&[(1, 20, 0, Some(6))]).project(&[0, 3, 4, 1]).unwrap();
+        let rows = Rows::new(&view, rows, world.features.config()).unwrap();
+        let write = move |tx: &mut Tx<'_>| {
+            append(tx, &rows)?;
+            let sql = "INSERT INTO feature_log (tx, seq, view, at, rows, size, segment, batch)
+                       SELECT tx, seq + 1, -1, at, rows, size, NULL, batch FROM feature_log";
+            tx.execute(sql, &[])
+        };
+        world.db.write(write).await.unwrap();
+        assert!(world.features.fold().await.is_err());
+        assert_eq!(world.count("SELECT COUNT(*) AS n FROM feature_segment").await, 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_digest_does_not_change_with_pushes_to_other_views() {
+    let lake = Lake::new(&[("stats.parquet", &[(1, 10, 10, Some(5))])]);
+    each_with(lake.config(), async |world: World| {
+        world.apply(&format!("{STATS}\n{}", view_like_pushed("neighbour"))).await;
+        let push = async |view: &str| {
+            let rows = batch(&[(1, 20, 0, Some(6))]).project(&[0, 3, 4, 1]).unwrap();
+            let view = world.view(view).await;
+            let rows = Rows::new(&view, rows, world.features.config()).unwrap();
+            world.db.write(move |tx: &mut Tx<'_>| append(tx, &rows)).await.unwrap();
+        };
+        let digest = async || {
+            let set = made(&world, &[(1, 12)], json!({"features": ["pushed"]})).await;
+            set["digest"].as_str().unwrap().to_owned()
+        };
+        push("pushed").await;
+        let first = digest().await;
+        push("neighbour").await;
+        assert_eq!(digest().await, first);
+        push("pushed").await;
+        assert_ne!(digest().await, first);
+    })
+    .await;
+}
+
+fn view_like_pushed(name: &str) -> String {
+    format!(
+        "[[view]]\nname = \"{name}\"\nentities = [\"driver\"]\nsource = \"live\"\n\
+         schema = [{{ name = \"trips\", type = \"int64\" }}, {{ name = \"rate\", type = \"float64\" }}]"
+    )
 }
