@@ -106,6 +106,15 @@ const COLUMNS: &[Column] = &[
     ("asked for by", "created_by"),
     ("asked for", "created_at"),
 ];
+/// What whoever made one wants to know: its digest tells it from others.
+const MADE: &[Column] = &[
+    ("id", "id"),
+    ("name", "name"),
+    ("state", "state"),
+    ("rows", "rows"),
+    ("size", "size"),
+    ("digest", "digest"),
+];
 const FIELDS: &[Column] = &[
     ("id", "id"),
     ("name", "name"),
@@ -155,7 +164,7 @@ impl TrainingSet {
                 if made["state"] == "waiting" {
                     out.say("it is being made; `falaj training-set show` tells when it is there");
                 }
-                out.record(&made, COLUMNS)
+                out.record(&made, MADE)
             }
             Commands::List { place } => {
                 let call = client.call(Method::GET, &path(&place, &[SETS]))?;
