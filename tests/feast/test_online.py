@@ -93,6 +93,7 @@ def server(request, tmp_path_factory):
                     "FALAJ_FEATURES_ONLINE_REDIS_PREFIX": f"feast-{uuid.uuid4().hex}:"}
     server = OnEngine(tmp_path_factory.mktemp(f"online-{engine}-{kind}"), engine, **settings).start()
     admin = server.client(server.admin_token())
+    assert admin.put("/v1/tenants/default/projects/default/objects/files.parquet", data=b"never read").ok
     answer = admin.post("/api/features/apply", data=DRIVERS, headers={"content-type": "application/toml"})
     assert answer.status_code == 200, answer.text
     yield server

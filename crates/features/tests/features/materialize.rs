@@ -101,6 +101,30 @@ async fn what_has_not_happened_yet_is_left_where_it_is() {
 }
 
 #[tokio::test]
+async fn a_view_whose_source_takes_no_pushes_refuses_them() {
+    let lake = Lake::new(&[("stats.parquet", &[(1, NOW, NOW, Some(1))])]);
+    each_with(lake.config(), async |world: World| {
+        world.apply(STATS).await;
+        let df = json!({ "driver_id": [1], "trips": [3], "rate": [0.5],
+            "event_timestamp": [moment(NOW)] });
+        let push = json!({ "view": "stats", "columns": df });
+        let (status, problem) = world.post("/push", push.clone()).await;
+        assert_eq!((status, &problem["field"]), (400, &json!("view")), "{problem}");
+        let text = "the feature view stats takes no pushes: its source file is not of the kind";
+        assert!(problem["detail"].as_str().unwrap().contains(text), "{problem}");
+        let write = json!({ "feature_view_name": "stats", "df": df });
+        let (status, detail) = feast(&world, "/write-to-online-store", write).await;
+        assert!(detail.as_str().unwrap().contains(text), "{detail}");
+        assert_eq!(status, 400);
+        assert_eq!(world.count("SELECT COUNT(*) AS n FROM feature_log").await, 0);
+        // Not there, for whoever may not write to it.
+        let fence = [("feature:write", "/view/stats")];
+        assert_eq!(world.behind(&fence, Method::POST, "/push", push).await.0, 404);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_row_that_is_too_long_is_refused_by_view_and_place() {
     let lake = Lake::new(&[("stats.parquet", &[(1, NOW, NOW, Some(1))])]);
     let mut config = lake.config();

@@ -437,7 +437,7 @@ async fn feasts_way_to_write_one_view() {
 }
 
 /// A world whose replies and rows are small.
-async fn narrow(world: &World, set: impl Fn(&mut FeaturesConfig)) -> World {
+fn narrow(world: &World, set: impl Fn(&mut FeaturesConfig)) -> World {
     let mut config = world.features.config().clone();
     set(&mut config);
     let folder = tempfile::tempdir().unwrap();
@@ -453,7 +453,7 @@ async fn a_reply_is_bounded_by_bytes_and_a_key_is_read_once() {
             config.online.max_reply = ByteSize::kib(64);
             config.online.redis.prefix.push_str("narrow:");
         };
-        let world = narrow(&world, set).await;
+        let world = narrow(&world, set);
         let tag = "x".repeat(20_000);
         for driver in 1..=4 {
             let mut push = row(driver, "2026-05-01T11:00:00Z", json!(driver));
@@ -493,7 +493,7 @@ async fn a_row_is_bounded_when_it_is_pushed() {
             config.online.max_row = ByteSize::kib(1);
             config.online.redis.prefix.push_str("narrow:");
         };
-        let world = narrow(&world, set).await;
+        let world = narrow(&world, set);
         let mut push = row(1, "2026-05-01T11:00:00Z", json!(1));
         push["columns"]["tags"] = json!([["x".repeat(900)]]);
         ok(world.post("/push", push.clone()).await);
@@ -501,45 +501,6 @@ async fn a_row_is_bounded_when_it_is_pushed() {
         let (status, problem) = world.post("/push", push).await;
         assert_eq!((status, &problem["field"]), (400, &json!("df.tags[0]")), "{problem}");
         assert!(problem["detail"].as_str().unwrap().contains("features.online.max_row"));
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_view_whose_source_takes_no_pushes_refuses_them() {
-    each(async |world: World| {
-        world
-            .apply(
-                r#"
-[[source]]
-name = "files"
-kind = "parquet"
-object = "x.parquet"
-
-[[view]]
-name = "batch"
-entities = ["driver"]
-source = "files"
-schema = [{ name = "trips", type = "int64" }]
-"#,
-            )
-            .await;
-        let df = json!({ "driver_id": [1], "trips": [3],
-            "event_timestamp": ["2026-05-01T11:00:00Z"] });
-        let (status, problem) =
-            world.post("/push", json!({ "view": "batch", "columns": df })).await;
-        assert_eq!((status, &problem["field"]), (400, &json!("view")), "{problem}");
-        let text = problem["detail"].as_str().unwrap();
-        assert!(text.contains("batch") && text.contains("files"), "{text}");
-        let write = json!({ "feature_view_name": "batch", "df": df });
-        let (status, detail) = feast(&world, "/write-to-online-store", write).await;
-        assert!(detail.as_str().unwrap().contains(text), "{detail}");
-        assert_eq!(status, 400);
-        assert_eq!(world.count("SELECT COUNT(*) AS n FROM feature_log").await, 0);
-        // Not there, for whoever may not write to it.
-        let fence = [("feature:write", "/view/batch")];
-        let push = json!({ "view": "batch", "columns": df });
-        assert_eq!(world.behind(&fence, Method::POST, "/push", push).await.0, 404);
     })
     .await;
 }
