@@ -170,11 +170,11 @@ impl KeyMaker {
         if with_source {
             question.situation.source.hash(&mut hasher);
         }
-        let hashed = |state: &RandomState| {
+        let name = |state: &RandomState| {
             let mut keyed = state.build_hasher();
             keyed.write(&hasher.0);
             keyed.finish()
         };
-        (hashed(&self.0), hashed(&self.1))
+        (name(&self.0), name(&self.1))
     }
 }

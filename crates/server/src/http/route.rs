@@ -52,6 +52,7 @@ pub struct Route {
 
 /// What the layers know about a request's route.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "answers to different questions")]
 pub(crate) struct Class {
     pub(crate) kind: RouteKind,
     /// Whether anyone may call it.

@@ -32,14 +32,12 @@ impl Rules {
     pub(crate) fn check(&self, request: &mut Request, line: &Line) -> Result<()> {
         path::check(request.uri(), self.max_uri_size)?;
         let peer = &line.peer;
-        let host = line.hosts.known(request.uri(), request.headers());
-        let host = match host {
-            Some(host) => host,
-            None => {
-                let host = self.hosts.check(request.uri(), request.headers(), peer)?;
-                line.hosts.note(request.headers(), &host);
-                host
-            }
+        let host = if let Some(host) = line.hosts.known(request.uri(), request.headers()) {
+            host
+        } else {
+            let host = self.hosts.check(request.uri(), request.headers(), peer)?;
+            line.hosts.note(request.headers(), &host);
+            host
         };
         self.origins.check(request.method(), request.headers(), &host, peer.tls)?;
         request.extensions_mut().insert(host);

@@ -62,12 +62,11 @@ impl Observed {
     ) -> InFlight {
         let (status, took) = (response.status().as_u16(), self.started.elapsed());
         self.span.record("http.response.status_code", status);
-        match &class.meter {
-            Some(meter) => meter.count(&self.method, status, took),
-            None => {
-                let route = self.route.as_ref().map(MatchedPath::as_str);
-                metrics.end_request(RequestLabels::new(&self.method, route, status), took);
-            }
+        if let Some(meter) = &class.meter {
+            meter.count(&self.method, status, took);
+        } else {
+            let route = self.route.as_ref().map(MatchedPath::as_str);
+            metrics.end_request(RequestLabels::new(&self.method, route, status), took);
         }
         let _entered = self.span.enter();
         macro_rules! say {
