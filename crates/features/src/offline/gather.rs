@@ -135,3 +135,32 @@ fn ordered(pieces: &[ArrayRef], kind: &DataType, order: &UInt64Array) -> Result<
     let whole = concat(&pieces).map_err(Error::internal)?;
     take(&whole, order, None).map_err(Error::internal)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::types::Float32Type;
+    use arrow_array::{BinaryArray, Int64Array, ListArray, StringArray};
+
+    use super::*;
+
+    #[test]
+    fn rows_count_with_what_hangs_on_them() {
+        let numbers = |count: usize| Some(vec![Some(0.5); count]);
+        let lists = [numbers(3), None, numbers(0), numbers(100)];
+        let columns: [(ArrayRef, [usize; 4]); 4] = [
+            (Arc::new(Int64Array::from(vec![1, 2, 3, 4])), [8, 8, 8, 8]),
+            (Arc::new(StringArray::from(vec!["a", "", "bcd", "e"])), [9, 8, 11, 9]),
+            (Arc::new(BinaryArray::from_vec(vec![b"a", b"", b"bcd", b"e"])), [9, 8, 11, 9]),
+            (Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(lists)), [32, 8, 8, 808]),
+        ];
+        for (column, expected) in columns {
+            let found: Vec<_> = (0..4).map(|row| bytes(&column, row, row + 1)).collect();
+            assert_eq!(found, expected);
+            assert_eq!(bytes(&column, 0, 4), expected.iter().sum::<usize>());
+            // A part of a column counts as itself.
+            assert_eq!(bytes(&column.slice(2, 2), 0, 1), expected[2]);
+        }
+    }
+}
