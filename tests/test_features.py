@@ -86,6 +86,16 @@ def test_from_a_file_to_a_training_set(stage, tmp_path):
     assert falaj(server, "training-set", "list")[0]["id"] == made["id"]
     assert falaj(server, "training-set", "show", made["id"])["digest"] == made["digest"]
     assert falaj(server, "feature", "diff", "driver_stats", "--from", "2")["used_by"]["training_sets"] == [made["id"]]
+    # People are told the digest of what they made.
+    def plain(*words):
+        settings = environment(FALAJ_URL=server.url, FALAJ_TOKEN=server.admin_token())
+        done = subprocess.run([binary(), *words], env=settings, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+    plain("object", "put", "rides.parquet", str(target))
+    told = plain("training-set", "create", "--moments", "rides.parquet", "--service", "ranking",
+                 "--full-feature-names")
+    assert falaj(server, "training-set", "list")[0]["digest"] in told, told
     # The same again is the same.
     again = admin.post(f"{API}/training-sets", json={"service": "ranking", "moments": MOMENTS}).json()
     assert again["digest"] == made["digest"] and again["id"] != made["id"]
