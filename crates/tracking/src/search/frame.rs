@@ -95,20 +95,16 @@ impl Frame {
             }
         };
         let mut changed = Vec::new();
-        tx.scan(
-            &sql,
-            &values,
-            |row| {
-                let base = Base {
-                    id: row.get("id")?,
-                    start_time: row.get("start_time")?,
-                    end_time: row.get("end_time")?,
-                    status: row.get("status")?,
-                };
-                changed.push(self.place(base, row.get("stage")?)?);
-                Ok(())
-            },
-        )?;
+        tx.scan(&sql, &values, |row| {
+            let base = Base {
+                id: row.get("id")?,
+                start_time: row.get("start_time")?,
+                end_time: row.get("end_time")?,
+                status: row.get("status")?,
+            };
+            changed.push(self.place(base, row.get("stage")?)?);
+            Ok(())
+        })?;
         Ok(changed)
     }
 

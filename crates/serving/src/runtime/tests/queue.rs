@@ -270,20 +270,15 @@ async fn sociable() -> (super::fake::World, Arc<Model>) {
     (world, model)
 }
 
+/// Where they are computed depends on what the clock says they cost: `company.rs` fixes that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn light_requests_that_arrive_together_are_computed_together_where_they_arrive() {
+async fn light_requests_that_arrive_together_are_all_answered() {
     let (world, model) = sociable().await;
-    let mut seen = Vec::new();
-    // A light one may be interrupted and taken for heavy, until it was seen to be light again.
     for _ in 0..30 {
-        for _ in 0..20 {
-            model.infer(ask(&[1.0])).await.unwrap();
-        }
         // One is under way, so the others look for company.
         world.stage.gate.shut();
         let first = spawn(&model, ask(&[0.5]));
         eventually("it runs", || world.stage.gate.waiting.load(SeqCst) == 1).await;
-        world.stage.threads.lock().unwrap().clear();
         let before = world.stage.rows().len();
         let all: Vec<_> = (0..8_u8).map(|n| spawn(&model, ask(&[f32::from(n)]))).collect();
         eventually("others run", || world.stage.gate.waiting.load(SeqCst) == 2).await;
@@ -292,15 +287,8 @@ async fn light_requests_that_arrive_together_are_computed_together_where_they_ar
         for (n, asked) in (0..8_u8).zip(all) {
             assert!(answers(&asked.await.unwrap().unwrap(), &[f32::from(n)]));
         }
-        let rows = world.stage.rows().split_off(before);
-        assert_eq!(rows.iter().sum::<usize>(), 8);
-        let threads = world.stage.threads.lock().unwrap().clone();
-        if rows[0] > 1 && !threads[0].starts_with("infer-") {
-            return;
-        }
-        seen.push((rows, threads));
+        assert_eq!(world.stage.rows().split_off(before).iter().sum::<usize>(), 8);
     }
-    panic!("never together where they arrived: {seen:?}");
 }
 
 #[tokio::test]

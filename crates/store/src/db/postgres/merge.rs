@@ -33,15 +33,8 @@ impl Inserts {
             rows.push(values);
             return;
         }
-        let text = match self.known.get_key_value(sql) {
-            Some((text, _)) => text.clone(),
-            None => {
-                let text: Arc<str> = sql.into();
-                self.known.insert(text.clone(), Repeatable::new(sql));
-                text
-            }
-        };
-        self.waiting.push((text, vec![values]));
+        let known = self.known.get_key_value(sql).map(|(text, _)| text.clone());
+        self.waiting.push((known.unwrap_or_else(|| sql.into()), vec![values]));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -192,7 +185,7 @@ mod tests {
             let sent: Vec<Value> = rows.into_iter().flat_map(|(_, values)| values).collect();
             let expected: Vec<Value> = (0..77 + round).map(Value::from).collect();
             assert_eq!(sent, expected);
-            assert_eq!(others.len() as i64, 77 + round);
+            assert_eq!(i64::try_from(others.len()), Ok(77 + round));
         }
     }
 }

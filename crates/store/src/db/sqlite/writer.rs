@@ -198,7 +198,10 @@ impl Thread {
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         self.counters.writes.fetch_add(done.len() as u64, Ordering::Relaxed);
         for job in done {
-            job.answer(committed.as_ref().map(|()| ()).map_err(copy));
+            job.answer(match &committed {
+                Ok(()) => Ok(()),
+                Err(error) => Err(copy(error)),
+            });
         }
         shared
     }
