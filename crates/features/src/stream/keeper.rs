@@ -150,7 +150,6 @@ impl Features {
             self.db().write(move |tx| quarantine::trim(tx, before)).await?;
             watched.trimmed = Some(Instant::now());
         }
-        self.catalogs().epoch().poll().await?;
         let epoch = self.catalogs().epoch().current();
         // A task that ended by itself is begun again.
         let ended = watched.tasks.values().any(|task| task.handle.is_finished());

@@ -110,15 +110,11 @@ impl PartitionReader {
             let wait = async {
                 match turn {
                     Ok(End::NotOurs) => tokio::time::sleep(ASK_EVERY).await,
-                    Ok(End::Away(why)) => {
-                        self.note(State::Away, Some(why)).await;
+                    Ok(End::Away(_)) => {
                         tokio::time::sleep(pause).await;
                         pause = (pause * 2).min(LONGEST_PAUSE);
                     }
-                    Ok(End::Stopped(state, why)) => {
-                        self.note(state, Some(why)).await;
-                        self.until_changed().await;
-                    }
+                    Ok(End::Stopped(..)) => self.until_changed().await,
                     Err(error) => {
                         // Another has moved on, or the database does not answer.
                         tracing::debug!(key = ?self.key, error = error.chain(), "reading ended");
@@ -162,6 +158,12 @@ impl PartitionReader {
             () = stopped(&mut stopping) => Ok(End::NotOurs),
         };
         self.gauge.let_go();
+        // While the lease is ours: what another does afterwards is not ours to tell.
+        match &outcome {
+            Ok(End::Away(why)) => self.note(State::Away, why).await,
+            Ok(End::Stopped(state, why)) => self.note(*state, why).await,
+            _ => {}
+        }
         if let Err(error) = self.leases.release(&lease).await {
             tracing::debug!(%error, "the lease will run out by itself");
         }
@@ -411,8 +413,9 @@ impl PartitionReader {
     }
 
     /// Notes a state; that reading stopped is told to others, once.
-    async fn note(&self, state: State, reason: Option<String>) {
+    async fn note(&self, state: State, reason: &str) {
         self.gauge.is_in(state);
+        let reason = Some(reason.to_owned());
         let noted = note(&self.features, &self.project, &self.key, state, reason).await;
         if let Err(error) = noted {
             tracing::warn!(key = ?self.key, error = error.chain(), "a state was not noted");

@@ -55,7 +55,7 @@ struct ViewMapping {
 struct ColumnMapping {
     name: String,
     kind: Kind,
-    from: From,
+    from: Where,
     role: Role,
 }
 
@@ -67,16 +67,16 @@ enum Role {
 }
 
 #[derive(Debug)]
-enum From {
+enum Where {
     Name(String),
     Pointer(String),
     Key,
     Time,
     /// A number that counts something since 1970.
-    Number(Box<From>, Unit),
+    Number(Box<Where>, Unit),
 }
 
-impl From {
+impl Where {
     fn of(path: &FieldPath) -> Self {
         let plain = match path.path() {
             KEY => Self::Key,
@@ -109,11 +109,11 @@ impl Mapping {
         let map = |(view, shape): (ViewVersion, Arc<Shape>)| {
             let column = |name: &str, kind: Kind, role: Role| {
                 let mapped = fields.iter().find(|(column, _)| column.as_str() == name);
-                let from = mapped.map_or(From::Name(name.to_owned()), |(_, path)| From::of(path));
+                let from = mapped.map_or(Where::Name(name.to_owned()), |(_, path)| Where::of(path));
                 ColumnMapping { name: name.to_owned(), kind, from, role }
             };
             let keys = shape.keys.iter().map(|(name, kind)| column(name, *kind, Role::Key));
-            let fields = shape.fields.iter().map(|(name, kind)| column(name, *kind, Role::Field));
+            let fields = shape.columns.iter().map(|(name, kind)| column(name, *kind, Role::Field));
             let time = Kind::One(Scalar::Timestamp);
             let event = column(&shape.event_time, time, Role::Event);
             let columns = keys.chain(fields).chain([event]).collect();
@@ -198,28 +198,28 @@ impl ColumnMapping {
         };
         let field = || self.name.clone();
         match &self.from {
-            From::Name(name) => self.kind.read(json.get(name).unwrap_or(&Json::Null), field),
-            From::Pointer(pointer) => {
+            Where::Name(name) => self.kind.read(json.get(name).unwrap_or(&Json::Null), field),
+            Where::Pointer(pointer) => {
                 self.kind.read(json.pointer(pointer).unwrap_or(&Json::Null), field)
             }
-            From::Key => self.kind.read(&self.key(record)?, field),
-            From::Time if self.kind != Kind::One(Scalar::Timestamp) => {
+            Where::Key => self.kind.read(&self.key(record)?, field),
+            Where::Time if self.kind != Kind::One(Scalar::Timestamp) => {
                 wrong(&TIMESTAMP, "a column of the type timestamp")
             }
-            From::Time => Ok(record.at.map_or(Value::Null, Value::Timestamp)),
-            From::Number(from, unit) => {
+            Where::Time => Ok(record.at.map_or(Value::Null, Value::Timestamp)),
+            Where::Number(from, unit) => {
                 if self.kind != Kind::One(Scalar::Timestamp) {
                     return wrong(&"a unit", "a unit for columns of the type timestamp only");
                 }
                 let owned;
                 let number = match &**from {
-                    From::Name(name) => json.get(name),
-                    From::Pointer(pointer) => json.pointer(pointer),
-                    From::Key => {
+                    Where::Name(name) => json.get(name),
+                    Where::Pointer(pointer) => json.pointer(pointer),
+                    Where::Key => {
                         owned = self.key(record)?;
                         Some(&owned)
                     }
-                    From::Time | From::Number(..) => None,
+                    Where::Time | Where::Number(..) => None,
                 };
                 let number = match number {
                     None | Some(Json::Null) => return Ok(Value::Null),
