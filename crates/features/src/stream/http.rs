@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::quarantine::{self, Quarantined};
-use super::reader::stream_form;
+use super::reader::{comes_from, stream_form};
 use super::status::StreamStatus;
 use super::store::{self, Standing, WHOLE};
 use crate::definition::form::Noun;
@@ -128,7 +128,7 @@ impl Features {
     ) -> Result<Vec<FeatureName>> {
         ctx.authorize(&FEATURE_QUARANTINE, &project.resource()).await?;
         let may = |source: &Arc<Definition>| {
-            let mut views = catalog.views().filter(|view| view.form().source.name == source.name);
+            let mut views = catalog.views().filter(|view| comes_from(view, &source.name));
             ctx.allows(&FEATURE_QUARANTINE, &source.resource(project))
                 && views.all(|view| ctx.allows(&FEATURE_QUARANTINE, &view.resource(project)))
         };

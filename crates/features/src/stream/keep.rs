@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use falaj_base::{Ctx, Error, Resource, Result, Timestamp, code};
+use falaj_base::{Ctx, Error, Name, Resource, Result, Timestamp, code};
 use falaj_governance::tenancy::Project;
 use falaj_store::db::{Tx, params};
 use falaj_store::lease::Lease;
@@ -19,7 +19,7 @@ use crate::config::FeaturesConfig;
 use crate::definition::ViewVersion;
 use crate::definition::store::{EPOCH, lock};
 use crate::history::{Position, Rows, append};
-use crate::online::Shape;
+use crate::online::{Shape, lawful};
 
 /// Rows for one view.
 #[derive(Clone, Debug)]
@@ -52,23 +52,26 @@ pub(super) struct ToTake<'a> {
     pub(super) now: Timestamp,
 }
 
-/// Takes as many records as are kept at a time.
+/// Takes as many records as are kept at a time. Some of them may be too much together, or one may
+/// be no row of a view only once all else of it is: then fewer are taken, down to that one.
 pub(super) fn take(to: ToTake<'_>, config: &FeaturesConfig) -> Result<Taken> {
     let mut count = to.records.len();
     loop {
         match take_some(to, count, config) {
-            // What they take is known once they are written.
-            Err(error) if error.code() == &code::TOO_LARGE && count > 1 => count /= 2,
+            Err(error) if is_theirs(&error) && count > 1 => count /= 2,
+            Err(error) if is_theirs(&error) => return Ok(alone(to, &error, config)),
             taken => return taken,
         }
     }
 }
 
+/// Whether records are to blame.
+fn is_theirs(error: &Error) -> bool {
+    error.code() == &code::TOO_LARGE || error.code() == &code::INVALID_INPUT
+}
+
 fn take_some(to: ToTake<'_>, count: usize, config: &FeaturesConfig) -> Result<Taken> {
-    let next = to.records.get(count).map_or(to.next, |record| record.offset);
-    let left = to.records.len() - count;
-    let lag = i64::try_from(to.lag).unwrap_or(i64::MAX).saturating_add_unsigned(left as u64);
-    let mut step = Step { from: to.from, next, lag, ..Step::default() };
+    let mut step = begun(to, count);
     let (mut bad, mut stop) = (Vec::new(), None);
     let mut gathered = to.mapping.gather();
     for (place, record) in to.records[..count].iter().enumerate() {
@@ -91,39 +94,35 @@ fn take_some(to: ToTake<'_>, count: usize, config: &FeaturesConfig) -> Result<Ta
     if gathered.rows > 0 {
         let batches = gathered.batches()?;
         for ((view, shape), batch) in to.mapping.views().zip(batches) {
-            let rows = match Rows::new(view, batch, config) {
-                Err(error) if error.code() == &code::TOO_LARGE && gathered.rows == 1 => {
-                    return alone(to, count, step, &error, config);
-                }
-                rows => rows?,
-            };
+            let rows = Rows::new(view, batch, config)?;
             loads.push(Load { view: view.clone(), shape: shape.clone(), rows });
         }
     }
     Ok(Taken { step, loads, bad, stop })
 }
 
-/// One record that is larger than what may be kept at a time is no row.
-fn alone(
-    to: ToTake<'_>,
-    count: usize,
-    mut step: Step,
-    why: &Error,
-    config: &FeaturesConfig,
-) -> Result<Taken> {
-    let Some(record) = to.records[..count].first().filter(|_| count == 1) else {
-        return Err(Error::new(&code::TOO_LARGE, why.message()));
-    };
-    step.rows = 0;
-    let reason = why.message().to_owned();
+/// A step over some records, before any of them was looked at.
+fn begun(to: ToTake<'_>, count: usize) -> Step {
+    let next = to.records.get(count).map_or(to.next, |record| record.offset);
+    let left = (to.records.len() - count) as u64;
+    let lag = i64::try_from(to.lag).unwrap_or(i64::MAX).saturating_add_unsigned(left);
+    Step { from: to.from, next, lag, ..Step::default() }
+}
+
+/// The first record is no row by itself.
+fn alone(to: ToTake<'_>, why: &Error, config: &FeaturesConfig) -> Taken {
+    let mut taken =
+        Taken { step: begun(to, 1), loads: Vec::new(), bad: Vec::new(), stop: None };
+    let (record, reason) = (&to.records[0], why.message().to_owned());
     if to.on_bad == OnBad::Refuse {
-        step.next = record.offset;
-        let stop = Some((record.offset, reason));
-        return Ok(Taken { step, loads: Vec::new(), bad: Vec::new(), stop });
+        taken.step.next = record.offset;
+        taken.step.lag = taken.step.lag.saturating_add(1);
+        taken.stop = Some((record.offset, reason));
+    } else {
+        taken.step.bad = 1;
+        taken.bad.push(aside(record, reason, config));
     }
-    step.bad = 1;
-    let bad = vec![aside(record, reason, config)];
-    Ok(Taken { step, loads: Vec::new(), bad, stop: None })
+    taken
 }
 
 fn aside(record: &Record, reason: String, config: &FeaturesConfig) -> BadRecord {
@@ -154,6 +153,8 @@ pub(super) struct Keep {
     pub(super) loads: Vec<Load>,
     pub(super) bad: Vec<BadRecord>,
     pub(super) max_quarantined: usize,
+    /// Where the online store lies.
+    pub(super) online_zone: Option<Name>,
 }
 
 impl Keep {
@@ -172,6 +173,7 @@ impl Keep {
         }
         let mut places = Vec::with_capacity(self.loads.len());
         for load in &self.loads {
+            lawful(tx, &self.project, &load.view, self.online_zone.as_ref())?;
             places.push(append(tx, &load.rows)?);
             self.told(tx, load)?;
         }

@@ -21,7 +21,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::config::stream_of;
 use super::metrics::{Gauge, Labels};
 use super::quarantine;
-use super::reader::{NAME, PartitionReader, judged, note, stopped, stream_form};
+use super::reader::{NAME, PartitionReader, comes_from, judged, note, stopped, stream_form};
 use super::spec::StreamForm;
 use super::status::State;
 use super::store::{self, Key, WHOLE};
@@ -192,7 +192,7 @@ impl Features {
             let catalog = self.catalog(id).await?;
             let Some(definition) = catalog.get(Noun::Source, &source) else { continue };
             let Some(form) = stream_form(definition).cloned() else { continue };
-            if !catalog.views().any(|view| view.form().source.name == source) {
+            if !catalog.views().any(|view| comes_from(&view, &source)) {
                 continue;
             }
             let project = match self.tenancy()?.project_by_id(&ctx, id).await {

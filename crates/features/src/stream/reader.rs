@@ -20,7 +20,8 @@ use super::spec::{OnGap, Reading, StreamForm};
 use super::status::State;
 use super::store::{self, Key, Standing, Step};
 use crate::definition::form::{Form, Noun, Origin};
-use crate::definition::{Catalog, Definition};
+use crate::definition::{Catalog, Definition, ViewVersion};
+use crate::name::FeatureName;
 use crate::online::{pack, place};
 use crate::source::blocking;
 use crate::{FEATURE_WRITE, Features};
@@ -201,12 +202,16 @@ impl PartitionReader {
                 }
                 Err(failure) => return Ok(ended(failure)),
             };
-            match self.take(lease, &mut defined, &mut cursor, chunk).await? {
-                None => {}
-                Some((offset, reason)) => {
+            match self.take(lease, &mut defined, &mut cursor, chunk).await {
+                Ok(None) => {}
+                Ok(Some((offset, reason))) => {
                     let text = format!("offset {offset}: {reason}");
                     return Ok(End::Stopped(State::BadRecord, text));
                 }
+                Err(error) if error.code() == &code::RESIDENCY => {
+                    return Ok(End::Stopped(State::Refused, error.message().to_owned()));
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -241,7 +246,7 @@ impl PartitionReader {
         let form = stream_form(&source).filter(|form| form.place() == self.key.place);
         let form = form.ok_or_else(changed)?;
         let mut views = Vec::new();
-        for view in catalog.views().filter(|view| view.form().source.name == self.key.source) {
+        for view in catalog.views().filter(|view| comes_from(view, &self.key.source)) {
             let shape = self.features.shelf().shape(&view)?;
             views.push((view, shape));
         }
@@ -396,6 +401,7 @@ impl PartitionReader {
             loads: loads.clone(),
             bad,
             max_quarantined: self.features.config().quarantine.max_records,
+            online_zone: self.features.shelf().config().zone.clone(),
         };
         let places = self.features.db().write(move |tx| keep.write(tx)).await?;
         (cursor.next, cursor.kept, cursor.lag) = (step.next, step.next, step.lag);
@@ -452,6 +458,11 @@ pub(super) async fn note(
         tx.record(&ctx, change)
     };
     features.db().write(write).await
+}
+
+/// Whether rows of a view come from a source.
+pub(super) fn comes_from(view: &ViewVersion, source: &FeatureName) -> bool {
+    !view.form().is_on_demand() && view.form().source.name == *source
 }
 
 pub(super) fn stream_form(source: &Definition) -> Option<&StreamForm> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use falaj_base::{ByteSize, Error, HumanDuration, Result, Timestamp};
+use falaj_base::{ByteSize, Error, HumanDuration, Result, Timestamp, code};
 use falaj_online::{Kind, Scalar, Value};
 use falaj_streams::{Body, Record};
 use serde_json::Value as Json;
@@ -286,13 +286,22 @@ impl Gathered<'_> {
         Outcome::Row
     }
 
-    /// What was taken, view by view, as it is kept.
+    /// What was taken, view by view, as it is kept. Refused if a view cannot compute its features of
+    /// it: later nobody could be told.
     pub(super) fn batches(&self) -> Result<Vec<RecordBatch>> {
         let of = |(view, values): (&ViewMapping, &Vec<Vec<Value>>)| {
             let columns = view.columns.iter().zip(values);
             let arrays =
                 columns.map(|(it, values)| column(it.kind, values)).collect::<Result<Vec<_>>>()?;
-            RecordBatch::try_new(schema::rows(view.view.form()), arrays).map_err(Error::internal)
+            let batch = RecordBatch::try_new(schema::rows(view.view.form()), arrays);
+            let batch = batch.map_err(Error::internal)?;
+            if let Some(ready) = view.shape.ready.as_ref().filter(|_| batch.num_rows() > 0) {
+                ready.run(&batch).map_err(|error| {
+                    let text = format!("the feature view {}: {}", view.view.name(), error.message());
+                    Error::new(&code::INVALID_INPUT, text).caused_by(error)
+                })?;
+            }
+            Ok(batch)
         };
         self.mapping.views.iter().zip(&self.values).map(of).collect()
     }
