@@ -1,0 +1,195 @@
+//! A bucket of an S3 server.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use falaj_base::{Error, Result, Secret, code};
+use futures::TryStreamExt;
+use object_store::aws::AmazonS3Builder;
+use object_store::path::Path;
+use object_store::{
+    ClientOptions, Error as StoreError, GetOptions, GetRange, ObjectStore, ObjectStoreExt,
+    RetryConfig,
+};
+use reqwest::Url;
+use tokio::runtime::Handle;
+
+use super::blocks::Blocks;
+use super::file::{File, Hashes, changed};
+use super::{Entry, Place};
+
+/// How many names are passed over that lie deeper than the folder that is listed.
+const DEEPER: usize = 1_000_000;
+
+/// Which bucket, and how it is reached.
+#[derive(Clone, Debug)]
+pub struct BucketConfig {
+    /// `s3://bucket/prefix`.
+    pub url: String,
+    /// The address of the server; empty means AWS.
+    pub endpoint: String,
+    pub region: String,
+    /// Empty means the credentials of the environment.
+    pub access_key: String,
+    pub secret_key: Secret,
+    pub session_token: Secret,
+    pub allow_http: bool,
+    /// How long one request may take.
+    pub timeout: Duration,
+    /// How often a failed request is tried again.
+    pub retries: usize,
+}
+
+/// Files below a prefix of a bucket.
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    name: String,
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+    runtime: Handle,
+    hashes: Arc<Hashes>,
+}
+
+impl Bucket {
+    /// The bucket, and what paths in it begin with when people are told of them. Must be called on
+    /// a runtime, which the reading threads use; no byte is read yet.
+    pub fn open(name: &str, config: &BucketConfig) -> Result<Self> {
+        let refuse = || {
+            let text = format!("`url` is {:?}; allowed: s3://bucket/prefix", config.url);
+            Error::new(&code::INVALID_CONFIG, text).at("features.source_roots.url")
+        };
+        let url = Url::parse(&config.url).map_err(|_| refuse())?;
+        let bucket = url.host_str().filter(|_| url.scheme() == "s3").ok_or_else(refuse)?;
+        let prefix = Path::parse(url.path().trim_matches('/')).map_err(|_| refuse())?;
+        let options = ClientOptions::new().with_timeout(config.timeout);
+        let retry = RetryConfig {
+            max_retries: config.retries,
+            retry_timeout: config.timeout.saturating_mul(2),
+            ..RetryConfig::default()
+        };
+        let mut builder = AmazonS3Builder::new()
+            .with_client_options(options)
+            .with_retry(retry)
+            .with_bucket_name(bucket)
+            .with_region(&config.region)
+            .with_allow_http(config.allow_http);
+        if !config.endpoint.is_empty() {
+            builder = builder.with_endpoint(&config.endpoint);
+        }
+        if !config.access_key.is_empty() {
+            builder = builder
+                .with_access_key_id(&config.access_key)
+                .with_secret_access_key(config.secret_key.expose());
+        }
+        if !config.session_token.is_empty() {
+            builder = builder.with_token(config.session_token.expose());
+        }
+        let store = builder.build().map_err(|error| refuse().caused_by(error))?;
+        let (name, store, runtime) = (name.to_owned(), Arc::new(store), Handle::current());
+        Ok(Self { name, store, prefix, runtime, hashes: Arc::default() })
+    }
+
+    fn location(&self, path: &str) -> Result<Path> {
+        let below = Path::parse(path).map_err(|error| {
+            Error::invalid("path", self.shown(path), "names of objects").caused_by(error)
+        })?;
+        Ok(below.parts().fold(self.prefix.clone(), |whole, part| whole.join(part)))
+    }
+
+    fn failed(&self, path: &str, error: StoreError) -> Error {
+        let shown = self.shown(path);
+        match error {
+            StoreError::Precondition { .. } => changed(&shown).caused_by(error),
+            StoreError::NotFound { .. } => {
+                Error::invalid("path", shown, "objects that are there").caused_by(error)
+            }
+            StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
+                let text = format!("the S3 server refuses our credentials for `{shown}`");
+                Error::new(&code::UNAVAILABLE, text).caused_by(error)
+            }
+            _ => {
+                let text = format!("the S3 server of `{}` does not answer", self.name);
+                Error::new(&code::UNAVAILABLE, text)
+                    .retry_after(Duration::from_secs(5))
+                    .caused_by(error)
+            }
+        }
+    }
+}
+
+impl Place for Bucket {
+    fn shown(&self, path: &str) -> String {
+        crate::path::joined(&self.name, path)
+    }
+
+    fn list(&self, folder: &str, after: Option<&str>, most: usize) -> Result<Vec<Entry>> {
+        let prefix = self.location(folder)?;
+        let start = match after {
+            Some(after) => Some(self.location(&crate::path::joined(folder, after))?),
+            None => None,
+        };
+        let listed = async {
+            let mut stream = match &start {
+                Some(start) => self.store.list_with_offset(Some(&prefix), start),
+                None => self.store.list(Some(&prefix)),
+            };
+            let (mut found, mut deeper) = (Vec::new(), 0);
+            while let Some(meta) = stream.try_next().await.map_err(|e| self.failed(folder, e))? {
+                let Some(mut parts) = meta.location.prefix_match(&prefix) else { continue };
+                let (Some(name), None) = (parts.next(), parts.next()) else {
+                    deeper += 1;
+                    if deeper > DEEPER {
+                        let allowed = format!("a folder with at most {DEEPER} objects in folders");
+                        return Err(Error::invalid("path", self.shown(folder), allowed));
+                    }
+                    continue;
+                };
+                let name = name.as_ref().to_owned();
+                if after.is_some_and(|after| name.as_str() <= after) {
+                    continue;
+                }
+                let modified = meta.last_modified.timestamp_millis();
+                found.push(Entry { name, size: meta.size, modified });
+                if found.len() > most {
+                    let allowed = format!("a folder of at most {most} files");
+                    return Err(Error::invalid("path", self.shown(folder), allowed));
+                }
+            }
+            Ok(found)
+        };
+        let mut found = self.runtime.block_on(listed)?;
+        found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    fn open(&self, path: &str) -> Result<Option<File>> {
+        let location = self.location(path)?;
+        let meta = match self.runtime.block_on(self.store.head(&location)) {
+            Ok(meta) => meta,
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(self.failed(path, error)),
+        };
+        let (of, shown, path) = (self.clone(), self.shown(path), path.to_owned());
+        let version = meta.e_tag.as_ref().map_or(String::new(), |tag| format!("{path}\n{tag}"));
+        // An object that was replaced meanwhile has another tag, and each read asks for this one.
+        let (tag, whole) = (meta.e_tag.clone(), meta.size);
+        let fetch = move |range: Range<u64>| -> Result<Bytes> {
+            let options = GetOptions {
+                range: Some(GetRange::Bounded(range)),
+                if_match: tag.clone(),
+                ..GetOptions::default()
+            };
+            let read = async {
+                let found = of.store.get_opts(&location, options).await?;
+                let same = found.meta.size == whole;
+                found.bytes().await.map(|bytes| same.then_some(bytes))
+            };
+            let read = of.runtime.block_on(read).map_err(|error| of.failed(&path, error))?;
+            read.ok_or_else(|| changed(&of.shown(&path)))
+        };
+        let blocks = Blocks::new(meta.size, fetch);
+        Ok(Some(File::elsewhere(shown, blocks, self.hashes.clone(), version)))
+    }
+}
