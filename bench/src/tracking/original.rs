@@ -11,9 +11,15 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::process;
+
 /// It imports a great deal before it listens.
 const READY_WITHIN: Duration = Duration::from_mins(5);
 const POLL: Duration = Duration::from_millis(200);
+/// Processor time within a second, in seconds, of a server that has nothing to do.
+const IDLE: f64 = 0.1;
+/// How long it has nothing to do before it is taken to be up.
+const SECONDS_IDLE: usize = 4;
 
 pub(crate) struct Original {
     python: PathBuf,
@@ -46,7 +52,26 @@ impl Original {
             .with_context(|| format!("starting {}", python.display()))?;
         let mut server = Self { python: python.to_owned(), database, address, child, folder };
         server.await_ready().await?;
+        server.await_idle().await?;
         Ok(server)
+    }
+
+    /// It answers long before its job runners have started, which take both processors meanwhile.
+    async fn await_idle(&self) -> Result<()> {
+        let until = Instant::now() + READY_WITHIN;
+        let mut idle = 0;
+        while Instant::now() < until {
+            let before = process::tree(self.pid()).and_then(|tree| process::cpu_seconds(&tree));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let after = process::tree(self.pid()).and_then(|tree| process::cpu_seconds(&tree));
+            // A process that ended in between is one more that is not idle yet.
+            let used = before.and_then(|before| Ok(after? - before)).unwrap_or(f64::MAX);
+            idle = if used.abs() < IDLE { idle + 1 } else { 0 };
+            if idle == SECONDS_IDLE {
+                return Ok(());
+            }
+        }
+        bail!("mlflow server is still busy after {READY_WITHIN:?}")
     }
 
     async fn await_ready(&mut self) -> Result<()> {

@@ -68,7 +68,10 @@ impl Peer {
     }
 
     pub(crate) async fn new_run(&self, experiment: &str) -> Result<String> {
-        let body = format!(r#"{{"experiment_id":"{experiment}","start_time":1,"run_name":"r"}}"#);
+        // A second run that says the same of itself would be taken for a repeated request.
+        let number = self.names.fetch_add(1, Ordering::Relaxed);
+        let body =
+            format!(r#"{{"experiment_id":"{experiment}","start_time":1,"run_name":"r{number}"}}"#);
         let mut connection = self.connect().await?;
         let reply = connection.post("/api/2.0/mlflow/runs/create", &body).await?;
         text_field(reply, "run_id")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::json;
 
-use super::super::paced::paced;
+use super::super::paced::{Pace, paced};
 use super::{World, row, spec};
 use crate::commit::per_second;
 use crate::report::{Goal, Report, median, p99};
@@ -26,7 +26,7 @@ impl World {
         let target = self.endpoint("overloaded", &model, spec(&model, runs)).await?;
         let peak = self.rounds(&[&target], CONNECTIONS)?[0];
         let rate = peak.per_second * TIMES;
-        let mut paced = paced(&target, CALLERS, rate, self.options.time() * 2)?;
+        let mut paced = paced(&target, CALLERS, Pace::Drawn, rate, self.options.time() * 2)?;
         let answered = per_second(paced.answered.len(), paced.took);
         let refused = per_second(paced.refused.len(), paced.took);
         row(report, "serving: transformer, at its peak", &peak);

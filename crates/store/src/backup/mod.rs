@@ -29,8 +29,9 @@ use serde::{Deserialize, Serialize};
 pub use dump::{Dump, Renumber};
 pub use load::{Empty, restore};
 
-/// Tables that describe the running servers rather than what they keep.
-const TRANSIENT: &[&str] = &["lease"];
+/// Tables that describe the running servers, or this very database, rather than what is kept: without
+/// its generation a database that was restored is told from the one that was backed up.
+const TRANSIENT: &[&str] = &["lease", "feature_generation"];
 
 /// What a backup says it holds, at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

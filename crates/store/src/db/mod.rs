@@ -27,6 +27,7 @@ use tokio::sync::{oneshot, watch};
 pub use config::{DatabaseConfig, Durability, Location};
 pub use held::Held;
 pub use migrate::{Migration, ModuleMigrations};
+pub use postgres::dial as dial_postgres;
 pub use tx::Tx;
 pub use value::{FromValue, Row, Value, params};
 pub use version::MIGRATIONS;
@@ -115,8 +116,8 @@ impl Db {
     /// Like [`Db::write`], for small writes that come by the thousand. On PostgreSQL those that
     /// wait at the same time share a transaction and its fsync, as all writes do on SQLite.
     ///
-    /// `held` is the one row for which the work waits; it is given to the work. The work may run
-    /// more than once; only the last time counts.
+    /// `held` is the one row for which the work waits; it is given to the work, which leaves those
+    /// columns of it as they are. The work may run more than once; only the last time counts.
     pub async fn write_together<T, F>(&self, held: Held, work: F) -> Result<T>
     where
         F: Fn(&mut Tx<'_>, Option<&Row>) -> Result<T> + Send + Sync + 'static,

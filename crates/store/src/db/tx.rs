@@ -72,8 +72,8 @@ impl<'a> Tx<'a> {
     /// Runs a statement whose count nobody needs. On PostgreSQL its answer is awaited with that of
     /// the next statement, or of the commit, and so is its failure: where a failure means something
     /// to the caller, [`Tx::execute`] is the one to use. In a transaction that several writes share,
-    /// puts of one text are sent together: they must not depend on puts of another, and those that
-    /// update what is there must not meet the same row.
+    /// puts of one text are sent together: they must not depend on puts of another, and those of one
+    /// write that update what is there must not meet the same row.
     pub fn put(&mut self, sql: &str, params: &[Value]) -> Result<()> {
         let shared = self.sharing != Sharing::No;
         self.run(|engine| match engine {
@@ -284,6 +284,13 @@ impl<'a> Tx<'a> {
     pub(super) fn mark(&mut self) {
         if let Engine::Postgres(connection) = &mut self.engine {
             connection.mark();
+        }
+    }
+
+    /// What comes now may update the same rows as what came before.
+    pub(super) fn next_turn(&mut self) {
+        if let Engine::Postgres(connection) = &mut self.engine {
+            connection.next_turn();
         }
     }
 

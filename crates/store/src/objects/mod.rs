@@ -177,6 +177,21 @@ impl Objects {
         Blob::new(self.0.config.read_chunk, root, tenant, &row, &key.key)
     }
 
+    /// Opens an upload that nothing refers to yet, for whoever looks into it before it is attached.
+    pub async fn staged(&self, tenant: TenantId, staged: &Staged) -> Result<Blob> {
+        let key = self.0.keys.by_id(tenant, staged.key).await?;
+        let root = self.root(&staged.root)?.clone();
+        let row = BlobRow {
+            id: staged.blob,
+            root: staged.root.clone(),
+            key: staged.key,
+            size: staged.size,
+            header: staged.header.to_vec(),
+            digest: staged.digest.clone(),
+        };
+        Blob::new(self.0.config.read_chunk, root, tenant, &row, &key.key)
+    }
+
     /// What is known about some blobs, for a list of them.
     pub async fn describe(
         &self,

@@ -85,6 +85,12 @@ impl Objects {
         }
     }
 
+    /// Keeps an upload that is not attached yet from being taken for one that failed: to be called
+    /// more often than `objects.upload_grace`.
+    pub async fn keep(&self, blob: BlobId) -> Result<()> {
+        self.0.db.write(move |tx| row::touch(tx, blob)).await
+    }
+
     /// Gives up an upload at once rather than after its grace period. If that fails too, the
     /// grace period does it.
     pub async fn discard(&self, blob: BlobId) {

@@ -335,6 +335,41 @@ async fn small_writes_share_commits_on_both_engines() {
     .await;
 }
 
+/// One of many writes that wait for one row and update another.
+async fn beside_others(db: Db, number: i64) -> falaj_base::Result<()> {
+    let held = Held { table: "thing", key: "id", columns: "name", id: 1.into() };
+    db.write_together(held, move |tx, _| {
+        let insert = "INSERT INTO thing (id, name) VALUES ($1, $2)";
+        tx.put(insert, &params![1000 + number, format!("thing {number}")])?;
+        let sum = "INSERT INTO thing (id, name) VALUES ($1, '1')
+             ON CONFLICT (id) DO UPDATE SET name = CAST(CAST(thing.name AS INTEGER) + 1 AS TEXT)";
+        tx.put(sum, &params![2])
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_that_wait_for_one_row_share_a_transaction() {
+    each(|db| async move {
+        prepare(&db).await;
+        insert(&db, 1, "held".to_owned()).await.unwrap();
+        let before = db.write_stats().commits;
+        let all = (0..256).map(|number| tokio::spawn(beside_others(db.clone(), number)));
+        for written in join_all(all).await {
+            written.unwrap().unwrap();
+        }
+        let commits = db.write_stats().commits - before;
+        assert!(commits <= 128, "{commits} commits");
+        assert_eq!(count(&db).await, 2 + 256);
+        let sum: String = db
+            .read(|tx| tx.query_one("SELECT name FROM thing WHERE id = 2", &[])?.get("name"))
+            .await
+            .unwrap();
+        assert_eq!(sum, "256");
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_server_on_the_same_file_is_refused() {
     let place = Database::sqlite().unwrap();

@@ -20,7 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, RowStream, Statement};
 
-use super::merge::{Inserts, Repeatable};
+use super::merge::{Inserts, Repeatable, updates};
 use super::{Target, pool, translate};
 use crate::db::dialect;
 use crate::db::value::{Row, Value};
@@ -323,6 +323,11 @@ impl Connection {
         self.inserts.add(sql, params.to_vec());
     }
 
+    /// Inserts that come now may update the same rows as those that wait.
+    pub(in crate::db) fn next_turn(&mut self) {
+        self.inserts.next_turn();
+    }
+
     /// Sends the inserts that wait.
     fn send_inserts(&mut self) -> Result<()> {
         if self.inserts.is_empty() {
@@ -378,8 +383,7 @@ impl Connection {
     ) -> Result<u64> {
         self.send_inserts()?;
         // An update of what is there may meet the same row twice, which one statement must not.
-        let apart = sql.contains("DO UPDATE");
-        let texts = if apart { Repeatable::single(sql) } else { Repeatable::new(sql) };
+        let texts = if updates(sql) { Repeatable::single(sql) } else { Repeatable::new(sql) };
         let mut rows = rows.peekable();
         let mut changed = 0;
         while rows.peek().is_some() {

@@ -14,6 +14,7 @@
 //!   row is held by somebody, or is not there, it is sent back to wait alone: one row that is held
 //!   for long keeps nobody else waiting, and nobody who waits keeps rows from others.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -170,8 +171,7 @@ impl Group {
         Ok(wanted)
     }
 
-    /// The next to share a transaction; without any, the leader goes. Of those who wait for the same
-    /// row the first comes now: what inserts of two would meet in one statement stays apart.
+    /// The next to share a transaction; without any, the leader goes.
     fn next(&self) -> Option<Jobs> {
         let mut waiting = self.waiting();
         // Whoever has gone before its turn was told that nothing happened.
@@ -184,8 +184,7 @@ impl Group {
         let mut jobs: Jobs = vec![first];
         let mut at = 0;
         while at < waiting.jobs.len() && jobs.len() < self.together {
-            let held = waiting.jobs[at].held();
-            if held.is_like(jobs[0].held()) && jobs.iter().all(|job| job.held().id != held.id) {
+            if waiting.jobs[at].held().is_like(jobs[0].held()) {
                 jobs.push(waiting.jobs.remove(at));
             } else {
                 at += 1;
@@ -293,12 +292,19 @@ fn run(db: &Inner, connection: &mut Connection, jobs: Jobs) -> (Jobs, bool) {
     let Ok(rows) = begun.and_then(|()| hold(connection, &jobs)) else { return (jobs, false) };
     let mut tx = Tx::new(Engine::Postgres(connection), &db.clock, db.replies.get());
     let mut whole = true;
+    let mut met = HashSet::new();
     for mut job in jobs {
         if whole {
-            let Some((_, row)) = rows.iter().find(|(id, _)| *id == job.held().id) else {
+            let Some((place, (_, row))) =
+                rows.iter().enumerate().find(|(_, (id, _))| *id == job.held().id)
+            else {
                 job.send_back();
                 continue;
             };
+            if !met.insert(place) {
+                met = HashSet::from([place]);
+                tx.next_turn();
+            }
             tx.sharing = Sharing::Shared;
             tx.mark();
             let run = AssertUnwindSafe(|| job.run(&mut tx, Some(row)));

@@ -15,9 +15,18 @@ const SIZES: [usize; 18] = [64, 32, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4
 /// Inserts that wait to be sent, by their text and in the order in which each text first came.
 #[derive(Default)]
 pub(super) struct Inserts {
-    waiting: Vec<(Arc<str>, Vec<Vec<Value>>)>,
+    waiting: Vec<Alike>,
+    turn: usize,
     /// Texts met before, with those for more rows.
     known: HashMap<Arc<str>, Repeatable>,
+}
+
+/// Rows of one text. Of a text that updates what is there only those of one turn: a statement must
+/// not meet a row twice.
+struct Alike {
+    text: Arc<str>,
+    turn: usize,
+    rows: Vec<Vec<Value>>,
 }
 
 /// An insert of one row, as one of more rows.
@@ -29,12 +38,20 @@ pub(super) struct Repeatable {
 
 impl Inserts {
     pub(super) fn add(&mut self, sql: &str, values: Vec<Value>) {
-        if let Some((_, rows)) = self.waiting.iter_mut().find(|(text, _)| &**text == sql) {
-            rows.push(values);
+        let turn = if updates(sql) { self.turn } else { 0 };
+        let alike = |alike: &&mut Alike| &*alike.text == sql && alike.turn == turn;
+        if let Some(alike) = self.waiting.iter_mut().find(alike) {
+            alike.rows.push(values);
             return;
         }
         let known = self.known.get_key_value(sql).map(|(text, _)| text.clone());
-        self.waiting.push((known.unwrap_or_else(|| sql.into()), vec![values]));
+        let text = known.unwrap_or_else(|| sql.into());
+        self.waiting.push(Alike { text, turn, rows: vec![values] });
+    }
+
+    /// What is added now may update the same rows as what was added before.
+    pub(super) fn next_turn(&mut self) {
+        self.turn += 1;
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -44,7 +61,8 @@ impl Inserts {
     /// The statements that do the same as all that wait, which then does not wait any more.
     pub(super) fn take(&mut self) -> Vec<(Arc<str>, Vec<Value>)> {
         let mut statements = Vec::new();
-        for (text, rows) in std::mem::take(&mut self.waiting) {
+        self.turn = 0;
+        for Alike { text, rows, .. } in std::mem::take(&mut self.waiting) {
             let known = self.known.entry(text).or_insert_with_key(|text| Repeatable::new(text));
             let mut rows = rows.into_iter();
             while let Some((size, sql)) = known.largest(rows.len()) {
@@ -57,7 +75,13 @@ impl Inserts {
 
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
+        self.turn = 0;
     }
+}
+
+/// Whether a text may change a row that is there.
+pub(super) fn updates(sql: &str) -> bool {
+    sql.contains("DO UPDATE")
 }
 
 impl Repeatable {
@@ -187,5 +211,21 @@ mod tests {
             assert_eq!(sent, expected);
             assert_eq!(i64::try_from(others.len()), Ok(77 + round));
         }
+    }
+
+    #[test]
+    fn updates_of_one_row_are_statements_of_their_own() {
+        let update = "INSERT INTO t (a) VALUES ($1) ON CONFLICT (a) DO UPDATE SET a = excluded.a";
+        let insert = "INSERT INTO u (a) VALUES ($1)";
+        let mut inserts = Inserts::default();
+        for _turn in 0..2 {
+            for row in 0..3_i64 {
+                inserts.add(update, vec![row.into()]);
+                inserts.add(insert, vec![row.into()]);
+            }
+            inserts.next_turn();
+        }
+        let sent: Vec<_> = inserts.take().iter().map(|(_, values)| values.len()).collect();
+        assert_eq!(sent, [3, 6, 3]);
     }
 }

@@ -5,6 +5,7 @@
 //! takes [`super::Tx::lock`].
 
 mod connection;
+mod dial;
 mod group;
 mod merge;
 mod pool;
@@ -22,6 +23,7 @@ use tokio_postgres::error::SqlState;
 use super::config::{DatabaseConfig, Durability};
 
 pub(super) use connection::Connection;
+pub use dial::dial;
 pub(super) use group::Shared;
 pub(super) use pool::Pool;
 
@@ -34,10 +36,7 @@ struct Target {
 
 impl Target {
     fn new(url: &str, config: &DatabaseConfig) -> Result<Self> {
-        let mut parsed: tokio_postgres::Config = url.parse().map_err(|_| {
-            Error::new(&code::INVALID_CONFIG, "`database.url` is not a postgres:// URL")
-                .at("database.url")
-        })?;
+        let (mut parsed, tls) = target(url, &config.ca_file, "database")?;
         parsed.application_name("falaj").connect_timeout(pool::WAIT);
         // The server's own default may be weaker, and would break the promise silently.
         let synchronous = match config.durability {
@@ -47,17 +46,31 @@ impl Target {
         parsed.options(format!(
             "-c synchronous_commit={synchronous} -c idle_in_transaction_session_timeout=60000"
         ));
-        // Left to itself the driver would send the password in the clear to a server that says it
-        // has no TLS. On this machine that is acceptable; across a network it is not.
-        if !url.contains("sslmode=") && !is_local(&parsed) {
-            parsed.ssl_mode(SslMode::Require);
-        }
-        let tls = match parsed.get_ssl_mode() {
-            SslMode::Disable => None,
-            _ => Some(tokio_postgres_rustls::MakeRustlsConnect::new(tls_config(&config.ca_file)?)),
-        };
         Ok(Self { config: parsed, tls })
     }
+}
+
+/// What a URL says, and how to encrypt; not at all if nothing is. Both stand in a section of the
+/// settings.
+fn target(
+    url: &str,
+    ca_file: &str,
+    section: &str,
+) -> Result<(tokio_postgres::Config, Option<tokio_postgres_rustls::MakeRustlsConnect>)> {
+    let mut parsed: tokio_postgres::Config = url.parse().map_err(|_| {
+        let field = format!("{section}.url");
+        Error::new(&code::INVALID_CONFIG, format!("`{field}` is not a postgres:// URL")).at(field)
+    })?;
+    // Left to itself the driver would send the password in the clear to a server that says it
+    // has no TLS. On this machine that is acceptable; across a network it is not.
+    if !url.contains("sslmode=") && !is_local(&parsed) {
+        parsed.ssl_mode(SslMode::Require);
+    }
+    let tls = match parsed.get_ssl_mode() {
+        SslMode::Disable => None,
+        _ => Some(tokio_postgres_rustls::MakeRustlsConnect::new(tls_config(ca_file, section)?)),
+    };
+    Ok((parsed, tls))
 }
 
 fn is_local(config: &tokio_postgres::Config) -> bool {
@@ -70,11 +83,11 @@ fn is_local(config: &tokio_postgres::Config) -> bool {
     })
 }
 
-fn tls_config(ca_file: &str) -> Result<rustls::ClientConfig> {
+fn tls_config(ca_file: &str, section: &str) -> Result<rustls::ClientConfig> {
     let mut roots = rustls::RootCertStore::empty();
     let bad_file = |cause: &dyn std::fmt::Display| {
-        Error::new(&code::INVALID_CONFIG, format!("`database.ca_file`: {cause}"))
-            .at("database.ca_file")
+        let field = format!("{section}.ca_file");
+        Error::new(&code::INVALID_CONFIG, format!("`{field}`: {cause}")).at(field)
     };
     if ca_file.is_empty() {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
