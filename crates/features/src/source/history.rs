@@ -7,12 +7,14 @@ use std::time::Instant;
 use arrow_array::{Array, ArrayRef, RecordBatch, TimestampMicrosecondArray};
 use arrow_schema::{Field, Schema, SchemaRef};
 use falaj_base::{Error, Result, code};
+use falaj_lake::File;
 use falaj_store::db::Db;
-use falaj_tables::{Part, Table};
+use falaj_tables::Part;
 use tokio::runtime::Handle;
 
-use super::files::Opened;
 use super::fit::{fit, fits};
+use super::rows_of::RowsOf;
+use super::spool::Spool;
 use crate::definition::VersionId;
 use crate::definition::form::ViewForm;
 use crate::history::{Position, log};
@@ -35,7 +37,7 @@ impl Stop {
             return Err(Error::new(&code::SHUTTING_DOWN, "the work was stopped"));
         }
         if Instant::now() > self.deadline {
-            let text = "the training set took too long (`features.max_time`)";
+            let text = "the work took too long (`features.max_time`)";
             return Err(Error::new(&code::TOO_LARGE, text));
         }
         Ok(())
@@ -49,15 +51,27 @@ pub(super) enum Piece {
     Table {
         /// What people call it.
         name: String,
-        table: Table,
+        table: RowsOf,
         /// The column that tells when a row became known.
         known: Option<String>,
         /// A file that could change.
-        file: Option<Opened>,
+        file: Option<File>,
+        /// A file that goes when nobody needs it any more.
+        spool: Option<Arc<Spool>>,
     },
     /// What was pushed and was in no file when the work began. Should it be gathered meanwhile, it
     /// stays in the log for longer than the work may take.
     Log { db: Db, runtime: Handle, view: VersionId, after: Position, until: Position },
+}
+
+impl Piece {
+    /// What it is called, and how many rows it has.
+    pub(super) fn described(&self) -> (&str, u64) {
+        match self {
+            Self::Table { name, table, .. } => (name, table.rows()),
+            Self::Log { .. } => ("log", 0),
+        }
+    }
 }
 
 /// The rows of one version of a view.
@@ -79,7 +93,7 @@ impl History {
     pub(super) fn check(&self) -> Result<()> {
         let view = &self.view;
         let keys = view.keys().into_iter().cloned();
-        let columns: Vec<_> = keys.chain(view.fields.iter().cloned()).collect();
+        let columns: Vec<_> = keys.chain(view.columns().iter().cloned()).collect();
         for piece in &self.pieces {
             let Piece::Table { name, table, known, .. } = piece else { continue };
             let of = |column: &str| format!("{}.{column} in {name}", view.name);
@@ -118,11 +132,11 @@ impl History {
         columns.push(self.view.event_time.to_string());
         for piece in &self.pieces {
             match piece {
-                Piece::Table { name, table, known, .. } => {
+                Piece::Table { name, known, .. } => {
                     let mut columns = columns.clone();
                     columns.extend(known.clone());
                     let mut row = 0;
-                    Self::table(name, table, columns, stop, &mut |batch| {
+                    Self::table(piece, columns, None, stop, &mut |batch| {
                         let at = keys.len();
                         let time = |place: usize| -> Result<ArrayRef> {
                             let column = batch.column(place);
@@ -185,8 +199,8 @@ impl History {
                 break;
             }
             match piece {
-                Piece::Table { name, table, .. } => {
-                    Self::table(name, table, columns.clone(), stop, &mut |batch| {
+                Piece::Table { .. } => {
+                    Self::table(piece, columns.clone(), None, stop, &mut |batch| {
                         let place = |name: &str| format!("{}.{name}", self.view.name);
                         let fitted =
                             wanted.fields().iter().zip(batch.columns()).map(|(field, column)| {
@@ -218,19 +232,24 @@ impl History {
     }
 
     pub(super) fn table(
-        name: &str,
-        table: &Table,
+        piece: &Piece,
         columns: Vec<String>,
+        groups: Option<Vec<usize>>,
         stop: &Stop,
         each: &mut dyn FnMut(&RecordBatch) -> Result<bool>,
     ) -> Result<()> {
-        let part = Part { columns: Some(columns), groups: None, rows_at_once: ROWS };
-        let at = |error: Error| match error.field() {
-            // The library's words are about a file; which one it was is known here.
-            Some("file" | "column") => {
-                Error::invalid(name, error.message(), "a Parquet file that can be read")
-            }
-            _ => error,
+        let Piece::Table { name, table, file, .. } = piece else { return Ok(()) };
+        let part = Part { columns: Some(columns), groups, rows_at_once: ROWS };
+        // Why bytes did not come is not what is wrong with them.
+        let failure = || file.as_ref().and_then(File::failure);
+        let at = |error: Error| {
+            failure().unwrap_or_else(|| match error.field() {
+                // The library's words are about a file; which one it was is known here.
+                Some("file" | "column") => {
+                    Error::invalid(name, error.message(), "a Parquet file that can be read")
+                }
+                _ => error,
+            })
         };
         for batch in table.records(&part).map_err(at)? {
             stop.check()?;

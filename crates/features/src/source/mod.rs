@@ -9,16 +9,24 @@
 //! Not here: which row answers (`offline`).
 
 mod blob;
+pub(crate) mod declared;
 mod files;
 mod fit;
 mod history;
+mod lake;
 mod objects;
 mod open;
+mod postgres;
+mod roots;
 mod rows;
+mod rows_of;
+mod spool;
+mod window;
 
 pub(crate) use blob::BlobRanges;
-pub(crate) use files::root_of;
 pub(crate) use fit::{fit, fits};
 pub(crate) use history::{History, Stop};
 pub use objects::{FoundObject, ProjectObjects};
 pub(crate) use open::{Origins, SourceRead, blocking};
+pub(crate) use roots::{Roots, database_of, root_of};
+pub(crate) use window::bounds;

@@ -12,11 +12,14 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
 use super::blob::BlobRanges;
-use super::files::{self, root_of};
 use super::history::{History, Piece};
+use super::roots::{database_of, root_of};
+use super::rows_of::RowsOf;
+use super::window::Window;
+use super::{files, lake, postgres};
 use crate::Features;
 use crate::definition::ViewVersion;
-use crate::definition::form::{Origin, SourceForm};
+use crate::definition::form::{Origin, SourceForm, ViewForm};
 use crate::history::segment::Loose;
 use crate::history::{Position, segment};
 
@@ -24,11 +27,40 @@ use crate::history::{Position, segment};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SourceRead {
     pub(crate) view: String,
-    /// The file, the object, the part of the history, or the log.
+    /// The file, the object, the table, the part of the history, or the log.
     pub(crate) name: String,
+    /// Of a table: its version, or its snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) version: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sha256: Option<String>,
     pub(crate) rows: u64,
+}
+
+/// What was found of a source.
+pub(super) enum Found {
+    /// A table at a version; its files follow.
+    Version {
+        name: String,
+        version: String,
+    },
+    /// A file that decides which rows there are.
+    Evidence {
+        name: String,
+        sha256: String,
+    },
+    Rows {
+        piece: Piece,
+        sha256: String,
+    },
+}
+
+/// The columns of a source that a view is made of.
+pub(super) fn needed(view: &ViewForm) -> Vec<String> {
+    let keys = view.keys().into_iter().map(|key| &key.name);
+    let fields = view.columns().iter().map(|field| &field.name);
+    let times = [Some(&view.event_time), view.known_time.as_ref()].into_iter().flatten();
+    keys.chain(fields).chain(times).map(ToString::to_string).collect()
 }
 
 /// Where the rows of views are looked for.
@@ -43,22 +75,34 @@ pub(crate) struct Origins<'a> {
 impl Origins<'_> {
     /// Opens everything that has rows of a view, and tells what that is.
     pub(crate) async fn open(&self, view: &ViewVersion) -> Result<(History, Vec<SourceRead>)> {
+        self.open_within(view, None).await
+    }
+
+    /// The same, if only events of some time are needed: others may be left out.
+    pub(crate) async fn open_within(
+        &self,
+        view: &ViewVersion,
+        window: Option<Window>,
+    ) -> Result<(History, Vec<SourceRead>)> {
         self.lawful(view.form().zone.as_ref()).await?;
-        let mut pieces = Vec::new();
-        let known = view.form().known_time.as_ref().map(ToString::to_string);
-        self.source(&view.form().source, known, &mut pieces).await?;
-        let mut read: Vec<SourceRead> = Vec::new();
-        for (piece, sha256) in &pieces {
-            if let Piece::Table { name, table, .. } = piece {
-                read.push(SourceRead {
-                    view: view.name().to_string(),
-                    name: name.clone(),
-                    sha256: Some(sha256.clone()),
-                    rows: table.rows(),
-                });
-            }
+        let (mut pieces, mut read) = (Vec::new(), Vec::new());
+        for found in self.source(&view.form().source, view.form(), window).await? {
+            let view = view.name().to_string();
+            read.push(match found {
+                Found::Version { name, version } => {
+                    SourceRead { view, name, version: Some(version), sha256: None, rows: 0 }
+                }
+                Found::Evidence { name, sha256 } => {
+                    SourceRead { view, name, version: None, sha256: Some(sha256), rows: 0 }
+                }
+                Found::Rows { piece, sha256 } => {
+                    let (name, rows) = piece.described();
+                    let name = name.to_owned();
+                    pieces.push(piece);
+                    SourceRead { view, name, version: None, sha256: Some(sha256), rows }
+                }
+            });
         }
-        let mut pieces: Vec<Piece> = pieces.into_iter().map(|(piece, _)| piece).collect();
         if view.form().takes_pushes() {
             self.pushed(view, &mut pieces, &mut read).await?;
         }
@@ -78,38 +122,63 @@ impl Origins<'_> {
     async fn source(
         &self,
         source: &SourceForm,
-        known: Option<String>,
-        pieces: &mut Vec<(Piece, String)>,
-    ) -> Result<()> {
+        view: &ViewForm,
+        window: Option<Window>,
+    ) -> Result<Vec<Found>> {
+        let known = view.known_time.as_ref().map(ToString::to_string);
         match &source.origin {
-            Origin::Files { path } => {
-                let root = root_of(self.features.config(), self.project, path)?.clone();
+            Origin::Files { path } | Origin::Delta { path, .. } | Origin::Iceberg { path, .. } => {
+                let config = self.features.config();
+                let root = root_of(config, self.project, path)?;
                 self.lawful(root.zone.as_ref()).await?;
-                let (path, most) = (path.clone(), self.features.config().max_source_files);
-                let open = move || {
-                    let mut found = Vec::new();
-                    for file in files::open(&root, &path, most)? {
-                        let table = opened(&file.name, file.handle()?)?;
-                        let (name, sha256) = (file.name.clone(), file.sha256.clone());
-                        let known = known.clone();
-                        found.push((Piece::Table { name, table, known, file: Some(file) }, sha256));
+                let place = self.features.roots().place(config, root)?;
+                let (origin, most) = (source.origin.clone(), config.max_source_files);
+                blocking(move || match &origin {
+                    Origin::Files { path } => {
+                        let mut found = Vec::new();
+                        for file in files::open(&*place, path, most)? {
+                            let sha256 = file.sha256()?;
+                            let table = opened(file.name(), file.source())
+                                .map_err(|error| file.failure().unwrap_or(error))?;
+                            let (name, table) = (file.name().to_owned(), RowsOf::File(table));
+                            let (known, file) = (known.clone(), Some(file));
+                            let piece = Piece::Table { name, table, known, file, spool: None };
+                            found.push(Found::Rows { piece, sha256 });
+                        }
+                        Ok(found)
                     }
-                    Ok(found)
-                };
-                pieces.extend(blocking(open).await?);
+                    table => lake::open(&place, table, known.as_ref(), most),
+                })
+                .await
             }
             Origin::Object { object } => {
                 let found = self.features.project_objects()?.find(self.ctx, self.project, object);
                 let blob = found.await?.blob;
                 let (piece, sha256) = self.blob(object.clone(), blob, known).await?;
-                pieces.push((piece, sha256));
+                Ok(vec![Found::Rows { piece, sha256 }])
             }
-            Origin::Push { batch: Some(batch) } => {
-                Box::pin(self.source(batch, known, pieces)).await?;
+            Origin::Postgres { database, table, query } => {
+                let database = database_of(self.features.config(), self.project, database)?;
+                self.lawful(database.zone.as_ref()).await?;
+                let asked = postgres::Asked {
+                    source: source.name.as_str(),
+                    table: table.as_deref(),
+                    query: query.as_deref(),
+                    view,
+                    window,
+                };
+                let spooled = postgres::read(self.features, self.project, database, &asked).await?;
+                let (name, sha256) = (asked.name(database), spooled.sha256);
+                let (table, spool) = (RowsOf::File(spooled.table), Some(spooled.spool));
+                let piece = Piece::Table { name, table, known, file: None, spool };
+                Ok(vec![Found::Rows { piece, sha256 }])
             }
-            Origin::Push { batch: None } => {}
+            Origin::Push { .. } | Origin::Stream(_) => match source.origin.batch() {
+                Some(batch) => Box::pin(self.source(batch, view, window)).await,
+                None => Ok(Vec::new()),
+            },
+            Origin::Request => Err(Error::internal("a view on demand has no rows")),
         }
-        Ok(())
     }
 
     /// What was pushed: the files of history, then what is in none yet.
@@ -119,7 +188,7 @@ impl Origins<'_> {
         pieces: &mut Vec<Piece>,
         read: &mut Vec<SourceRead>,
     ) -> Result<()> {
-        let (id, until) = (view.id(), self.until);
+        let (id, until) = (view.rows(), self.until);
         let found =
             move |tx: &mut Tx<'_>| Ok((segment::of_view(tx, id)?, segment::loose(tx, id, until)?));
         let (segments, loose) = self.features.db().read(found).await?;
@@ -131,6 +200,7 @@ impl Origins<'_> {
             read.push(SourceRead {
                 view: view.name().to_string(),
                 name,
+                version: None,
                 sha256: Some(sha256),
                 rows: segment.rows,
             });
@@ -140,7 +210,7 @@ impl Origins<'_> {
             pieces.push(Piece::Log { db, runtime, view: id, after, until: last });
             let name = format!("pushed {} until {}-{}", view.name(), last.tx, last.seq);
             let view = view.name().to_string();
-            read.push(SourceRead { view, name, sha256: None, rows });
+            read.push(SourceRead { view, name, version: None, sha256: None, rows });
         }
         Ok(())
     }
@@ -156,7 +226,8 @@ impl Origins<'_> {
         let ranges: Arc<dyn Ranges> = Arc::new(BlobRanges::new(blob));
         let called = name.clone();
         let table = blocking(move || opened(&called, ranges)).await?;
-        Ok((Piece::Table { name, table, known, file: None }, sha256))
+        let table = RowsOf::File(table);
+        Ok((Piece::Table { name, table, known, file: None, spool: None }, sha256))
     }
 }
 
