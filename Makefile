@@ -23,7 +23,7 @@ SECONDS ?= 60
 DEV_BINARY := $(CARGO_TARGET_DIR)/debug/falaj
 TEST_ENV := FALAJ_BIN=$(DEV_BINARY) FALAJ_TEST_PYTHON=$(CACHE)/venv/bin/python
 
-.PHONY: help run build test lint test-rust test-e2e test-mlflow test-serving test-feast crash-short bench crash fuzz setup
+.PHONY: help run build test lint test-rust test-e2e test-mlflow test-serving test-feast test-lake crash-short bench crash fuzz setup
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,7 +49,7 @@ lint: setup ## Formatting, clippy, and the rules for dependencies
 
 test: lint ## Run every check and every test
 	@scripts/stage "build" cargo build --workspace --locked
-	@$(TEST_ENV) scripts/with-services $(MAKE) --no-print-directory test-rust test-e2e test-mlflow test-serving test-feast
+	@$(TEST_ENV) scripts/with-services $(MAKE) --no-print-directory test-rust test-e2e test-mlflow test-serving test-feast test-lake
 	@$(MAKE) --no-print-directory crash-short
 
 # The parts of `make test`. They need the services: scripts/with-services make test-rust
@@ -75,6 +75,10 @@ test-serving:
 # The stock Feast SDK with its remote stores, and stock pyarrow.
 test-feast:
 	@scripts/stage "stock Feast SDK" $(CACHE)/feast-venv/bin/python -m pytest -q -W ignore tests/feast
+
+# Tables that the stock libraries of Delta and Iceberg wrote.
+test-lake:
+	@scripts/stage "stock Delta and Iceberg" $(CACHE)/lake-venv/bin/python -m pytest -q -W ignore tests/lake
 
 crash-short:
 	@$(TEST_ENV) scripts/stage "crash, short" $(CARGO_TARGET_DIR)/debug/falaj-crash \

@@ -19,6 +19,10 @@ if not any(importlib.util.find_spec(name) for name in ("tritonclient", "kserve")
 _feast = importlib.util.find_spec("feast")
 if not (_feast and _feast.origin):
     collect_ignore.append("feast")
+# And for the libraries that write tables of others: `make test-lake`.
+_deltalake = importlib.util.find_spec("deltalake")
+if not (_deltalake and _deltalake.origin):
+    collect_ignore.append("lake")
 
 # A single address sends everything here, so the limits meant for strangers are set aside; the
 # tests of those limits start servers of their own.
