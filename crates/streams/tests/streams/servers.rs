@@ -115,23 +115,18 @@ impl Nats {
         Self::start_with(None).await
     }
 
-    /// With settings of its own, which may name the folder as `FOLDER`.
+    /// With settings of its own.
     pub(crate) async fn start_with(settings: Option<&str>) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = tempfile::tempdir().unwrap();
         let settings = settings.map(|text| {
             let path = folder.path().join("nats.conf");
-            let text = text.replace("FOLDER", &folder.path().display().to_string());
             std::fs::write(&path, text).unwrap();
             path
         });
         let mut nats = Self { child: None, folder, settings, port };
         nats.begin().await;
         nats
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
     }
 
     pub(crate) fn address(&self) -> String {

@@ -36,23 +36,6 @@ async fn records_come_in_order_and_bounded() {
 }
 
 #[tokio::test]
-async fn a_record_wakes_whoever_waits() {
-    for (mut server, broker) in Server::both("rides").await {
-        server.produce("rides", &numbered(0..1)).await;
-        let mut reader = broker.reader(&topic("rides"), 0);
-        let mut at = reader.start(Start::Earliest).await.unwrap();
-        gather(&mut reader, &mut at, 1).await;
-        let wait = Bounds { wait: Duration::from_secs(20), ..BOUNDS };
-        let waiting = tokio::spawn(async move { reader.read(at, wait).await });
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        let began = Instant::now();
-        server.produce("rides", &numbered(1..2)).await;
-        assert_eq!(said(&waiting.await.unwrap().unwrap()), numbered(1..2));
-        assert!(began.elapsed() < Duration::from_secs(10));
-    }
-}
-
-#[tokio::test]
 async fn reading_begins_where_it_is_said() {
     for (mut server, broker) in Server::both("rides").await {
         server.produce("rides", &numbered(0..10)).await;
