@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -35,8 +35,12 @@ from server import Server  # noqa: E402
 START = datetime.datetime(2026, 3, 1, tzinfo=datetime.timezone.utc)
 TIME = pa.timestamp("us", "UTC")
 KINDS = {pa.int64(): "int64", pa.int32(): "int32", pa.float64(): "float64", pa.float32(): "float32",
-         pa.string(): "string", pa.bool_(): "bool", pa.list_(pa.float32()): "list<float32>", TIME: "timestamp"}
+         pa.string(): "string", pa.bool_(): "bool", TIME: "timestamp"}
 S3 = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+
+
+def kind(of):
+    return f"list<{KINDS[of.value_type]}>" if pa.types.is_list(of) else KINDS[of]
 
 
 class Stage:
@@ -108,7 +112,7 @@ zone = "elsewhere"
         name = f"v_{uuid.uuid4().hex}"
         fields = [field for field in like.schema if field.name not in ("driver_id", "at")]
         view = {"name": name, "entities": ["driver"], "source": f"s_{name}", "event_time": "at",
-                "schema": [{"name": field.name, "type": KINDS[field.type]} for field in fields]} | more
+                "schema": [{"name": field.name, "type": kind(field.type)} for field in fields]} | more
         body = {"entities": [{"name": "driver", "join_keys": [{"name": "driver_id", "type": "int64"}]}],
                 "sources": [{"name": f"s_{name}"} | source], "views": [view]}
         return name, self.admin.post("/api/features/apply", json=body)
@@ -165,9 +169,9 @@ def stage(tmp_path_factory):
     assert alive and "panicked" not in log, tail
 
 
-def drivers(first, count, *, day=0, **more):
+def drivers(first, count, *, after=0, **more):
     keys = list(range(first, first + count))
-    at = [START + datetime.timedelta(days=day, minutes=key) for key in keys]
+    at = [START + datetime.timedelta(days=after, minutes=key) for key in keys]
     columns = {"driver_id": pa.array(keys, pa.int64()), "at": pa.array(at, TIME),
                "trips": pa.array([key * 7 for key in keys], pa.int64()),
                "rate": pa.array([key / 3 for key in keys], pa.float64())}
@@ -186,6 +190,11 @@ def of(made):
 
 
 # Delta
+
+
+def queried(folder):
+    """What the library's own engine reads: its PyArrow datasets know less of the protocol."""
+    return pa.table(QueryBuilder().register("t", DeltaTable(str(folder))).execute("select * from t").read_all())
 
 
 def test_delta_versions(stage):
@@ -288,7 +297,7 @@ def test_delta_deletion_vectors(stage, stored):
     vector = by_hand.inline(gone) if stored == "inline" else by_hand.in_file(folder, gone)
     remove = {"path": add["path"], "deletionTimestamp": 1, "dataChange": True}
     table.commit({"remove": remove}, {"add": add | {"deletionVector": vector}})
-    expected = DeltaTable(str(folder)).to_pyarrow_table()
+    expected = queried(folder).cast(rows.schema)
     assert set(range(20)) - set(expected["driver_id"].to_pylist()) == gone
     made = stage.check({"kind": "delta", "path": f"lake/delta/vectors-{stored}"}, expected)
     assert len(sources(made, ".bin")) == (stored == "file")
@@ -301,8 +310,7 @@ def test_delta_renamed_columns(stage):
     folder = stage.lake / "delta" / "renamed"
     table = by_hand.Delta(folder, rows.schema, reader=2, mapping=mapping)
     table.commit({"add": table.file(rows.rename_columns(list(mapping.values())))})
-    expected = DeltaTable(str(folder)).to_pyarrow_table()
-    assert expected.sort_by("driver_id").equals(rows.cast(expected.schema))
+    assert queried(folder).cast(rows.schema).sort_by("driver_id").equals(rows)
     stage.check({"kind": "delta", "path": "lake/delta/renamed"}, rows)
 
 
@@ -416,7 +424,7 @@ def test_iceberg_partitions(stage):
     table, source = iceberg(stage, "parted", NestedField(5, "city", StringType()), partition_spec=spec)
     city = pa.array(["dubai", "abu dhabi", "a/b=c%", "ü", None] * 4, pa.string())
     table.append(drivers(0, 20, city=city))
-    table.append(drivers(20, 5, day=2, city=pa.array(["dubai"] * 5)))
+    table.append(drivers(20, 5, after=2, city=pa.array(["dubai"] * 5)))
     table.delete(EqualTo("driver_id", 7))
     expected = table.scan().to_arrow()
     assert expected.num_rows == 24
@@ -477,7 +485,7 @@ def test_iceberg_deletes_do_not_reach_what_comes_later(stage):
     folder = catalog(stage.lake / "iceberg")
     folder.drop_table("db.later")
     table = folder.register_table("db.later", path)
-    again = drivers(3, 1, day=5)
+    again = drivers(3, 1, after=5)
     table.append(again)
     kept = pa.concat_tables([drivers(0, 3), again, drivers(5, 5)])
     stage.check(source, kept)
@@ -551,7 +559,7 @@ def test_residency_comes_before_reading(stage):
 
 @pytest.fixture(scope="module")
 def trips(stage):
-    stage.sql("""
+    stage.sql('''
 CREATE TABLE trips (driver_id bigint, at timestamptz, trips bigint, rate float8, name text, scores real[],
                     price numeric, small smallint, raw bytea, local timestamp);
 INSERT INTO trips SELECT n, timestamptz '2026-03-01 00:00:00+00' + n * interval '1 minute', n * 7, n / 3.0,
@@ -560,7 +568,7 @@ INSERT INTO trips SELECT n, timestamptz '2026-03-01 00:00:00+00' + n * interval 
 FROM generate_series(0, 39) AS n;
 CREATE SCHEMA "Odd ""one""";
 CREATE TABLE "Odd ""one"""."Tab le" AS SELECT driver_id, at, trips, rate FROM trips WHERE driver_id < 10;
-""")
+''')
     name = pa.array([None if key % 5 == 0 else f"driver {key} ü" for key in range(40)])
     scores = pa.array([[key, None, 0.5] for key in range(40)], pa.list_(pa.float32()))
     exact = pa.array([key / 3 for key in range(40)], pa.float64())
