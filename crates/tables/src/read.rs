@@ -9,6 +9,7 @@
 //! - The Parquet library asserts some things that only hold for a well-made file. Such an assertion
 //!   is a fault of the file like any other, never the end of the thread that reads it.
 
+mod bounds;
 mod footer;
 mod pages;
 mod source;

@@ -5,12 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, new_null_array};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::{DataType, Schema, SchemaRef};
 use falaj_base::{Error, Result};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
 
 use crate::arrow;
 use crate::column::{Batch, Field};
@@ -49,15 +50,18 @@ impl<W: Write + Send> RecordWriter<W> {
     pub fn new(out: W, schema: SchemaRef, layout: Layout) -> Result<Self> {
         let level = ZstdLevel::try_new(layout.level)
             .map_err(|_| Error::invalid("level", layout.level, "1 to 22"))?;
-        let properties = WriterProperties::builder()
+        let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(level))
             .set_created_by(concat!("falaj ", env!("CARGO_PKG_VERSION")).to_owned())
             .set_max_row_group_row_count(Some(layout.group_rows.max(1)))
             // What a page holds at least and at most is of no use to anybody for tensors.
             .set_statistics_enabled(EnabledStatistics::Chunk)
-            .set_statistics_truncate_length(Some(64))
-            .build();
-        let inner = ArrowWriter::try_new(out, schema, Some(properties)).map_err(failed)?;
+            .set_statistics_truncate_length(Some(64));
+        for column in numbers(&schema) {
+            properties = properties.set_column_dictionary_enabled(column, false);
+        }
+        let properties = Some(properties.build());
+        let inner = ArrowWriter::try_new(out, schema, properties).map_err(failed)?;
         Ok(Self { inner, layout, rows: 0 })
     }
 
@@ -96,6 +100,18 @@ impl<W: Write + Send> RecordWriter<W> {
     pub fn close(self) -> Result<W> {
         self.inner.into_inner().map_err(failed)
     }
+}
+
+/// Columns of numbers and times. Looking each up in a dictionary costs more than all the rest of
+/// writing, and what repeats among them is packed all the same; a dictionary is for what is long.
+fn numbers(schema: &Schema) -> impl Iterator<Item = ColumnPath> {
+    schema.fields().iter().filter_map(|field| match field.data_type() {
+        DataType::List(item) if item.data_type().is_primitive() => {
+            let path = [field.name().as_str(), "list", item.name().as_str()].map(str::to_owned);
+            Some(ColumnPath::new(path.to_vec()))
+        }
+        kind => kind.is_primitive().then(|| ColumnPath::new(vec![field.name().clone()])),
+    })
 }
 
 /// A file that is being written.
@@ -186,7 +202,7 @@ fn failed(error: parquet::errors::ParquetError) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use arrow_schema::{DataType, Field as Column, IntervalUnit, UnionFields, UnionMode};
+    use arrow_schema::{Field as Column, IntervalUnit, UnionFields, UnionMode};
 
     use super::*;
 

@@ -5,24 +5,54 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Date32Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, UInt8Type,
-    UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Date32Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, UInt64Array};
+use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType, TimeUnit};
 use falaj_base::{Error, Result};
 
 /// The keys of a batch, row by row.
 pub(super) enum Keys {
-    /// One column of whole numbers; the rows without one are marked.
-    Numbers(Vec<Option<i64>>),
+    /// One column of whole numbers.
+    Numbers(Numbers),
     /// Anything else, written out; rows with a gap have none.
     Bytes { bytes: Vec<u8>, ends: Vec<Option<(usize, usize)>> },
 }
 
+/// Whole numbers, some of which may be missing. Those of a column of 64 bits are its own.
+pub(super) struct Numbers {
+    pub(super) values: ScalarBuffer<i64>,
+    pub(super) nulls: Option<NullBuffer>,
+}
+
+impl Numbers {
+    fn of<T: ArrowPrimitiveType>(column: &PrimitiveArray<T>) -> Self
+    where
+        i64: From<T::Native>,
+    {
+        Self::new(column.values().iter().map(|value| i64::from(*value)).collect(), column)
+    }
+
+    /// Those of a column that has such numbers already.
+    fn shared<T: ArrowPrimitiveType<Native = i64>>(column: &PrimitiveArray<T>) -> Self {
+        Self::new(column.values().clone(), column)
+    }
+
+    /// Values, and the gaps of the column that they come from.
+    fn new(values: ScalarBuffer<i64>, of: &dyn Array) -> Self {
+        Self { values, nulls: of.nulls().filter(|nulls| nulls.null_count() > 0).cloned() }
+    }
+
+    pub(super) fn is_missing(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+    }
+}
+
 /// What a part of a key is written as.
 enum Part {
-    Number(Vec<Option<i64>>),
+    Number(Numbers),
     /// Too large for a signed number: only unsigned keys can be.
     Unsigned(Vec<Option<u64>>),
     Text(ArrayRef),
@@ -37,13 +67,15 @@ impl Keys {
                 return Err(Error::invalid(*name, format!("{} rows", column.len()), allowed));
             }
         }
-        let mut parts = columns
+        let parts = columns
             .iter()
             .map(|(name, column)| Part::of(name, column))
             .collect::<Result<Vec<_>>>()?;
-        if let [Part::Number(numbers)] = parts.as_mut_slice() {
-            return Ok(Self::Numbers(std::mem::take(numbers)));
-        }
+        let parts = match <[Part; 1]>::try_from(parts) {
+            Ok([Part::Number(numbers)]) => return Ok(Self::Numbers(numbers)),
+            Ok([other]) => vec![other],
+            Err(parts) => parts,
+        };
         let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(rows));
         for row in 0..rows {
             let start = bytes.len();
@@ -58,7 +90,7 @@ impl Keys {
 
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Numbers(numbers) => numbers.len(),
+            Self::Numbers(numbers) => numbers.values.len(),
             Self::Bytes { ends, .. } => ends.len(),
         }
     }
@@ -67,29 +99,30 @@ impl Keys {
 impl Part {
     fn of(name: &str, column: &ArrayRef) -> Result<Self> {
         macro_rules! numbers {
-            ($type:ty) => {{
-                let values = column.as_primitive::<$type>();
-                Self::Number(values.iter().map(|value| value.map(i64::from)).collect())
-            }};
+            ($type:ty) => {
+                Self::Number(Numbers::of(column.as_primitive::<$type>()))
+            };
         }
         Ok(match column.data_type() {
             DataType::Int8 => numbers!(Int8Type),
             DataType::Int16 => numbers!(Int16Type),
             DataType::Int32 => numbers!(Int32Type),
-            DataType::Int64 => numbers!(Int64Type),
+            DataType::Int64 => Self::Number(Numbers::shared(column.as_primitive::<Int64Type>())),
             DataType::UInt8 => numbers!(UInt8Type),
             DataType::UInt16 => numbers!(UInt16Type),
             DataType::UInt32 => numbers!(UInt32Type),
             DataType::Date32 => numbers!(Date32Type),
             DataType::Boolean => {
-                Self::Number(column.as_boolean().iter().map(|value| value.map(i64::from)).collect())
+                let column = column.as_boolean();
+                let values = column.values().iter().map(i64::from).collect();
+                Self::Number(Numbers::new(values, column))
             }
             DataType::Timestamp(..) => {
                 let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
                 let column = arrow_cast::cast(column, &micros).map_err(Error::internal)?;
-                Self::Number(column.as_primitive::<TimestampMicrosecondType>().iter().collect())
+                Self::Number(Numbers::shared(column.as_primitive::<TimestampMicrosecondType>()))
             }
-            DataType::UInt64 => unsigned(column.as_primitive::<UInt64Type>().iter().collect()),
+            DataType::UInt64 => unsigned(column.as_primitive::<UInt64Type>()),
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
                 Self::Text(column.clone())
             }
@@ -104,10 +137,8 @@ impl Part {
     /// two keys are written alike. Nothing if there is a gap.
     fn write(&self, row: usize, to: &mut Vec<u8>) -> bool {
         match self {
-            Self::Number(numbers) => match numbers[row] {
-                Some(number) => signed(number, to),
-                None => return false,
-            },
+            Self::Number(numbers) if numbers.is_missing(row) => return false,
+            Self::Number(numbers) => signed(numbers.values[row], to),
             Self::Unsigned(numbers) => match numbers[row] {
                 Some(number) => {
                     if let Ok(number) = i64::try_from(number) {
@@ -144,11 +175,11 @@ fn signed(number: i64, to: &mut Vec<u8>) {
 }
 
 /// As signed numbers where all of them fit, which are quicker to find.
-fn unsigned(numbers: Vec<Option<u64>>) -> Part {
-    let fits = |number: &Option<u64>| number.is_none_or(|number| i64::try_from(number).is_ok());
-    if numbers.iter().all(fits) {
-        let signed = |number: Option<u64>| number.map(u64::cast_signed);
-        return Part::Number(numbers.into_iter().map(signed).collect());
+fn unsigned(column: &UInt64Array) -> Part {
+    if column.iter().flatten().all(|number| i64::try_from(number).is_ok()) {
+        // What lies below a gap is nobody's.
+        let values = column.values().iter().map(|number| number.cast_signed()).collect();
+        return Part::Number(Numbers::new(values, column));
     }
-    Part::Unsigned(numbers)
+    Part::Unsigned(column.iter().collect())
 }

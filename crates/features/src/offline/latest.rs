@@ -1,14 +1,19 @@
 //! Which row of a history answers which moment.
+//!
+//! A row can answer the moments of its key from some time on. It is noted at the first of them
+//! alone: in the end, the best row of a moment is the best that was noted there or before. What has
+//! outlived its time by then answers nothing, and neither does any other, since the best has the
+//! latest event.
+//!
+//! The moments of a key lie anywhere in memory, and most of the work would be waiting for it. So rows
+//! are sorted into bins first, each for moments that lie close together, and noted bin by bin.
 
 use arrow_array::{Array, ArrayRef};
 use falaj_base::{Error, Result};
 
 use super::key::Keys;
-use super::moments::{Group, Moments};
-use super::time::{Cut, micros};
-
-/// Up to so many moments of a key are marked one by one.
-const FEW: usize = 32;
+use super::moments::{Moments, Span};
+use super::time::{Unit, times};
 
 /// What a row of a history must keep to, to answer a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +27,19 @@ pub struct Rules {
     pub hindsight: bool,
 }
 
+impl Rules {
+    /// The same, with times counted as moments are.
+    fn counted_in(self, unit: Unit) -> Self {
+        let counted = |micros: Option<i64>| micros.map(|micros| unit.micros(micros));
+        Self { ttl: counted(self.ttl), known_by: counted(self.known_by), ..self }
+    }
+
+    /// The last moment that a row of this event can answer.
+    fn last(self, event: i64) -> i64 {
+        self.ttl.map_or(i64::MAX, |ttl| event.saturating_add(ttl))
+    }
+}
+
 /// A row that can answer: the greatest does. The order of the fields is the order of the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
@@ -33,16 +51,36 @@ struct Candidate {
 
 const NOBODY: Candidate = Candidate { event: i64::MIN, known: i64::MIN, row: 0 };
 
+/// Moments of one bin, at least, and the most bins: so that what is known of a bin's moments fits
+/// into a processor's own memory, and the ends of all bins do.
+const NEAR: u32 = 1 << 13;
+const BINS: usize = 256;
+/// Rows that wait in bins, for each moment and at most.
+const WAITING: usize = 8;
+const MOST_WAITING: usize = 1 << 20;
+
+/// A row and the moments of its key.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    span: Span,
+    candidate: Candidate,
+}
+
 /// Looks for answers in one history.
 #[derive(Debug)]
 pub struct Latest<'m> {
     moments: &'m Moments,
     rules: Rules,
-    /// The best candidate of each placed moment.
+    /// The best candidate that was noted at each placed moment, and one of those that answer none.
     best: Vec<Candidate>,
-    /// For groups of many moments, by where they begin: marks on ranges of them.
-    ranges: Vec<(usize, Ranges)>,
     rows: u64,
+    /// Rows that are not noted yet, in their order, by where their moments begin.
+    bins: Vec<Vec<Found>>,
+    /// How many moments a bin is for.
+    bin: u32,
+    waiting: usize,
+    /// Where the moments of the rows of a batch lie; kept for its memory.
+    spans: Vec<Span>,
 }
 
 /// Row numbers of a history that answer, moment by moment.
@@ -62,9 +100,13 @@ impl Answers {
 impl<'m> Latest<'m> {
     #[must_use]
     pub fn new(moments: &'m Moments, rules: Rules) -> Self {
-        let many = moments.groups().filter(|group| group.times.len() > FEW);
-        let ranges = many.map(|group| (group.start, Ranges::new(group.times.len()))).collect();
-        Self { moments, rules, best: vec![NOBODY; moments.placed()], ranges, rows: 0 }
+        let places = moments.rows().len();
+        let rules = rules.counted_in(moments.unit());
+        let least = u32::try_from(places / BINS).unwrap_or(u32::MAX / 2);
+        let bin = NEAR.max(least.next_power_of_two());
+        let bins = vec![Vec::new(); places / bin as usize + 1];
+        let best = vec![NOBODY; places + 1];
+        Self { moments, rules, best, rows: 0, bins, bin, waiting: 0, spans: Vec::new() }
     }
 
     /// Looks at a batch: its keys, when its events were, and since when they are known (as long as
@@ -75,8 +117,9 @@ impl<'m> Latest<'m> {
         event: (&str, &dyn Array),
         known: Option<(&str, &dyn Array)>,
     ) -> Result<()> {
-        let events = micros(event.0, event.1, Cut::Up)?;
-        let knowns = known.map(|(name, column)| micros(name, column, Cut::Up)).transpose()?;
+        let unit = self.moments.unit();
+        let events = times(event.0, event.1, unit)?;
+        let knowns = known.map(|(name, column)| times(name, column, unit)).transpose()?;
         let keys = Keys::of(keys)?;
         let lengths = [Some(events.len()), knowns.as_ref().map(|knowns| knowns.len())];
         if lengths.into_iter().flatten().any(|length| length != keys.len()) {
@@ -87,39 +130,41 @@ impl<'m> Latest<'m> {
                 format!("{} rows, as the keys", keys.len()),
             ));
         }
-        let (before, moments, rules) = (self.rows, self.moments, self.rules);
-        moments.each(&keys, |row, group| {
-            let event = events[row];
-            let known = knowns.as_ref().map_or(event, |knowns| knowns[row]);
-            if rules.known_by.is_some_and(|latest| known > latest) {
-                return;
+        let knowns = knowns.as_deref().unwrap_or(&events);
+        self.moments.find(&keys, &mut self.spans);
+        let known_by = self.rules.known_by.unwrap_or(i64::MAX);
+        let rows = (self.rows + 1..).zip(&self.spans).zip(events.iter().zip(knowns));
+        for ((row, span), (event, known)) in rows {
+            if !span.is_empty() && *known <= known_by {
+                let candidate = Candidate { event: *event, known: *known, row };
+                let bin = &mut self.bins[(span.start() / self.bin) as usize];
+                bin.push(Found { span: *span, candidate });
             }
-            let first = if rules.hindsight { event } else { event.max(known) };
-            let last = rules.ttl.map_or(i64::MAX, |ttl| event.saturating_add(ttl));
-            let candidate = Candidate { event, known, row: before + row as u64 + 1 };
-            self.mark(&group, first, last, candidate);
-        });
+        }
         self.rows += keys.len() as u64;
+        self.waiting += keys.len();
+        if self.waiting >= MOST_WAITING.min(WAITING * self.moments.rows().len()) {
+            self.note();
+        }
         Ok(())
     }
 
-    /// Marks the moments from `first` to `last`.
-    fn mark(&mut self, group: &Group<'_>, first: i64, last: i64, candidate: Candidate) {
-        if group.times.len() <= FEW {
-            let best = &mut self.best[group.start..group.start + group.times.len()];
-            for (time, best) in group.times.iter().zip(best) {
-                if first <= *time && *time <= last && *best < candidate {
-                    *best = candidate;
-                }
+    /// Notes the rows that wait, each at the first moment that it can answer, if it is better than
+    /// what was noted there.
+    fn note(&mut self) {
+        for bin in &mut self.bins {
+            for Found { span, candidate } in bin.drain(..) {
+                let Candidate { event, known, .. } = candidate;
+                let first = if self.rules.hindsight { event } else { event.max(known) };
+                let place = self.moments.first(span, first, self.rules.last(event));
+                let best = &mut self.best[place as usize];
+                // Rows of a bin come in their order: of equal ones the later is better. Nothing here
+                // is decided by branches, so that one row need not be done for the next to begin.
+                let better = (event > best.event) | ((event == best.event) & (known >= best.known));
+                *best = if better { candidate } else { *best };
             }
-            return;
         }
-        let from = group.times.partition_point(|time| *time < first);
-        let to = group.times.partition_point(|time| *time <= last);
-        let found = self.ranges.binary_search_by_key(&group.start, |(start, _)| *start);
-        if let (true, Ok(place)) = (from < to, found) {
-            self.ranges[place].1.mark(from, to, candidate);
-        }
+        self.waiting = 0;
     }
 
     /// How many rows were looked at.
@@ -130,58 +175,18 @@ impl<'m> Latest<'m> {
 
     #[must_use]
     pub fn finish(mut self) -> Answers {
-        for (start, ranges) in self.ranges {
-            ranges.settle(&mut self.best[start..]);
-        }
+        self.note();
+        self.bins = Vec::new();
         let mut rows = vec![None; self.moments.len()];
-        for (best, row) in self.best.iter().zip(self.moments.rows()) {
-            rows[*row as usize] = best.row.checked_sub(1);
+        for group in self.moments.groups() {
+            let mut best = NOBODY;
+            for place in group {
+                best = best.max(self.best[place]);
+                if self.moments.time(place) <= self.rules.last(best.event) {
+                    rows[self.moments.rows()[place] as usize] = best.row.checked_sub(1);
+                }
+            }
         }
         Answers { rows }
-    }
-}
-
-/// Marks on ranges of places: a complete binary tree, whose leaves are the places. What holds for
-/// a place is the greatest mark on the way from its leaf to the root.
-#[derive(Debug)]
-struct Ranges {
-    leaves: usize,
-    marks: Vec<Candidate>,
-}
-
-impl Ranges {
-    fn new(leaves: usize) -> Self {
-        Self { leaves, marks: vec![NOBODY; 2 * leaves] }
-    }
-
-    fn mark(&mut self, from: usize, to: usize, candidate: Candidate) {
-        let (mut from, mut to) = (from + self.leaves, to + self.leaves);
-        while from < to {
-            if from % 2 == 1 {
-                self.raise(from, candidate);
-                from += 1;
-            }
-            if to % 2 == 1 {
-                to -= 1;
-                self.raise(to, candidate);
-            }
-            from /= 2;
-            to /= 2;
-        }
-    }
-
-    fn raise(&mut self, place: usize, candidate: Candidate) {
-        if self.marks[place] < candidate {
-            self.marks[place] = candidate;
-        }
-    }
-
-    /// Writes down what holds for each place.
-    fn settle(mut self, best: &mut [Candidate]) {
-        // From the root down, each node hands its mark on.
-        for node in 2..self.marks.len() {
-            self.raise(node, self.marks[node / 2]);
-        }
-        best[..self.leaves].copy_from_slice(&self.marks[self.leaves..]);
     }
 }

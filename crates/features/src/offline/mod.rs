@@ -14,9 +14,9 @@
 //! those, the one that stands last in the history.
 //!
 //! Must hold:
-//! - The moments that a row can answer lie side by side in the order of time, so a row is looked at
-//!   once and forgotten: memory grows with what is asked, not with the history. Where a key has
-//!   many moments, marks on a tree of ranges keep the cost of a row at a logarithm of their number.
+//! - The moments that a row can answer lie side by side in the order of time, so a row is noted at
+//!   the first of them and forgotten: memory grows with what is asked, not with the history, and
+//!   the cost of a row with the logarithm of the moments of its key.
 //! - The answers do not depend on the order of batches but for the last tie.
 
 mod gather;
@@ -28,6 +28,6 @@ mod time;
 #[cfg(test)]
 mod tests;
 
-pub use gather::{Gathered, MOST};
+pub use gather::{Gathered, MOST, least};
 pub use latest::{Answers, Latest, Rules};
 pub use moments::Moments;

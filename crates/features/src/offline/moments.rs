@@ -4,8 +4,13 @@ use arrow_array::{Array, ArrayRef};
 use falaj_base::{Error, Result};
 use hashbrown::HashMap;
 
-use super::key::Keys;
-use super::time::{Cut, micros};
+use super::key::{Keys, Numbers};
+use super::time::{Unit, times};
+
+/// Up to so many moments of a key are looked through one by one, and all of them.
+const FEW: usize = 8;
+/// Numbers that leave at most so many gaps for each of them are found by their place.
+const GAPS: u64 = 4;
 
 /// Moments, grouped by key and in the order of time within each group.
 #[derive(Debug)]
@@ -13,79 +18,104 @@ pub struct Moments {
     groups: Groups,
     /// Where each group begins, and where the last one ends.
     starts: Vec<u32>,
-    /// The times of all groups, one after the other.
+    /// The times of all groups, one after the other, and a few that are nobody's.
     times: Vec<i64>,
     /// Which row of the question each of them is.
     rows: Vec<u32>,
     count: usize,
+    unit: Unit,
 }
 
-/// Numbers of groups, by key. The same key may be met as a number and written out, depending on
-/// the company it is in; each batch is looked up in the form it comes in.
+/// Where the moments of a key lie among all; an empty span is nobody's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Span {
+    start: u32,
+    length: u32,
+}
+
+impl Span {
+    pub(super) fn start(self) -> u32 {
+        self.start
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.length == 0
+    }
+}
+
+/// Moments by key. The same key may be met as a number and written out, depending on the company
+/// it is in; each batch is looked up in the form it comes in.
 #[derive(Debug)]
 enum Groups {
-    Numbers(HashMap<i64, u32>),
-    Bytes(HashMap<Vec<u8>, u32>),
-}
-
-/// The moments of one key: where they lie among all, and their times.
-pub(super) struct Group<'a> {
-    pub(super) start: usize,
-    pub(super) times: &'a [i64],
+    /// Numbers that lie close together: the span of each from the first on.
+    Near {
+        first: i64,
+        spans: Vec<Span>,
+    },
+    Numbers(HashMap<i64, Span>),
+    Bytes(HashMap<Vec<u8>, Span>),
 }
 
 impl Moments {
     /// A question for each row: this key, at this time. A row without a key has no answer.
     pub fn new(keys: &[(&str, ArrayRef)], at: (&str, &dyn Array)) -> Result<Self> {
-        let times = micros(at.0, at.1, Cut::Down)?;
+        let unit = Unit::of(at.1);
+        let times = times(at.0, at.1, unit)?;
         let keys = Keys::of(keys)?;
         if keys.len() != times.len() {
             let found = format!("{} rows", times.len());
             return Err(Error::invalid(at.0, found, format!("{} rows, as the keys", keys.len())));
         }
-        if u32::try_from(times.len()).is_err() {
-            return Err(Error::invalid(at.0, times.len(), "at most 4294967295 rows"));
+        // The last number is nobody's, where one is needed.
+        if u32::try_from(times.len()).is_ok_and(|rows| rows < NONE) {
+            return Ok(Self::grouped(&keys, &times, unit));
         }
-        let mut found: Vec<(u32, i64, u32)> = Vec::with_capacity(times.len());
-        let mut note = |group: Option<u32>, row: usize| {
-            #[allow(clippy::cast_possible_truncation, reason = "their number was looked at")]
-            found.extend(group.map(|group| (group, times[row], row as u32)));
-        };
-        let groups = match keys {
+        Err(Error::invalid(at.0, times.len(), format!("less than {NONE} rows")))
+    }
+
+    fn grouped(keys: &Keys, times: &[i64], unit: Unit) -> Self {
+        // Which group each row belongs to, in the order in which keys are first met.
+        let mut group_of = Vec::with_capacity(times.len());
+        let mut groups = match keys {
             Keys::Numbers(numbers) => {
-                let mut known = HashMap::new();
-                for (row, number) in numbers.into_iter().enumerate() {
-                    note(number.map(|number| numbered(&mut known, number)), row);
+                let mut known: HashMap<i64, Span> = HashMap::new();
+                for (row, number) in numbers.values.iter().enumerate() {
+                    let group = (!numbers.is_missing(row)).then(|| {
+                        let next = numbered(known.len());
+                        known.entry(*number).or_insert(next).start
+                    });
+                    group_of.push(group.unwrap_or(NONE));
                 }
                 Groups::Numbers(known)
             }
             Keys::Bytes { bytes, ends } => {
-                let mut known: HashMap<Vec<u8>, u32> = HashMap::new();
-                for (row, end) in ends.into_iter().enumerate() {
+                let mut known: HashMap<Vec<u8>, Span> = HashMap::new();
+                for end in ends {
                     let group = end.map(|(start, end)| {
-                        let next = next_number(known.len());
-                        *known.entry_ref(&bytes[start..end]).or_insert(next)
+                        let next = numbered(known.len());
+                        known.entry_ref(&bytes[start..end]).or_insert(next).start
                     });
-                    note(group, row);
+                    group_of.push(group.unwrap_or(NONE));
                 }
                 Groups::Bytes(known)
             }
         };
-        found.sort_unstable();
-        let mut starts = vec![0];
-        for (place, (group, ..)) in (0..).zip(&found) {
-            while starts.len() <= *group as usize {
-                starts.push(place);
-            }
-        }
-        starts.push(next_number(found.len()));
-        Ok(Self {
-            groups,
+        let (starts, places) = placed(&group_of, groups.len(), times);
+        groups.place(&starts);
+        let after = std::iter::repeat_n(i64::MAX, FEW);
+        Self {
+            groups: groups.near(),
             starts,
-            times: found.iter().map(|(_, time, _)| *time).collect(),
-            rows: found.iter().map(|(.., row)| *row).collect(),
+            times: places.iter().map(|(time, _)| *time).chain(after).collect(),
+            rows: places.iter().map(|(_, row)| *row).collect(),
             count: times.len(),
-        })
+            unit,
+        }
+    }
+
+    /// What times are counted in.
+    pub(super) fn unit(&self) -> Unit {
+        self.unit
     }
 
     /// How many rows were asked about.
@@ -99,72 +129,168 @@ impl Moments {
         self.count == 0
     }
 
-    /// How many moments have a key, and so a place in a group.
-    pub(super) fn placed(&self) -> usize {
-        self.times.len()
+    /// The time of a placed moment.
+    pub(super) fn time(&self, place: usize) -> i64 {
+        self.times[place]
     }
 
-    /// Which row of the question each placed moment is.
+    /// The place of the first moment of a span that is not before `first`, if it is not after
+    /// `last` either; the place behind all of them otherwise.
+    pub(super) fn first(&self, span: Span, first: i64, last: i64) -> u32 {
+        let start = span.start as usize;
+        let before = if span.length as usize <= FEW {
+            let near = self.times[start..start + FEW].iter().zip(0..);
+            near.map(|(time, at)| u32::from((*time < first) & (at < span.length))).sum()
+        } else {
+            let times = &self.times[start..start + span.length as usize];
+            number(times.partition_point(|time| *time < first))
+        };
+        let place = span.start + before;
+        let there = (before < span.length) & (self.times[place as usize] <= last);
+        if there { place } else { number(self.rows.len()) }
+    }
+
+    /// Which row of the question each placed moment is, group by group.
     pub(super) fn rows(&self) -> &[u32] {
         &self.rows
     }
 
-    /// All groups, in order.
-    pub(super) fn groups(&self) -> impl Iterator<Item = Group<'_>> {
-        (0..self.starts.len() - 1).map(|number| self.group(number))
+    /// Where each group lies.
+    pub(super) fn groups(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
+        self.starts.windows(2).map(|ends| ends[0] as usize..ends[1] as usize)
     }
 
-    fn group(&self, number: usize) -> Group<'_> {
-        let (start, end) = (self.starts[number] as usize, self.starts[number + 1] as usize);
-        Group { start, times: &self.times[start..end] }
-    }
-
-    /// Finds the groups of the keys of a batch, and hands over those that are asked about.
-    pub(super) fn each(&self, keys: &Keys, mut each: impl FnMut(usize, Group<'_>)) {
+    /// Finds the moments of each key of a batch.
+    pub(super) fn find(&self, keys: &Keys, found: &mut Vec<Span>) {
+        found.clear();
         match (&self.groups, keys) {
+            (Groups::Near { first, spans }, Keys::Numbers(numbers)) => {
+                let near = |number| place(number, *first).and_then(|place| spans.get(place));
+                each(numbers, found, |number| near(number).copied());
+            }
             (Groups::Numbers(known), Keys::Numbers(numbers)) => {
-                for (row, number) in numbers.iter().enumerate() {
-                    if let Some(group) = number.and_then(|number| known.get(&number)) {
-                        each(row, self.group(*group as usize));
-                    }
-                }
+                each(numbers, found, |number| known.get(&number).copied());
             }
             (Groups::Bytes(known), Keys::Bytes { bytes, ends }) => {
-                for (row, end) in ends.iter().enumerate() {
+                found.extend(ends.iter().map(|end| {
                     let key = end.map(|(start, end)| &bytes[start..end]);
-                    if let Some(group) = key.and_then(|key| known.get(key)) {
-                        each(row, self.group(*group as usize));
-                    }
-                }
+                    key.and_then(|key| known.get(key)).copied().unwrap_or_default()
+                }));
             }
             // Numbers on one side and, on the other, unsigned ones beyond them.
-            (Groups::Numbers(known), Keys::Bytes { bytes, ends }) => {
-                for (row, end) in ends.iter().enumerate() {
+            (groups, Keys::Bytes { bytes, ends }) => {
+                found.extend(ends.iter().map(|end| {
                     let number = end.and_then(|(start, end)| as_number(&bytes[start..end]));
-                    if let Some(group) = number.and_then(|number| known.get(&number)) {
-                        each(row, self.group(*group as usize));
-                    }
-                }
+                    number.and_then(|number| groups.of_number(number)).unwrap_or_default()
+                }));
             }
-            (Groups::Bytes(known), Keys::Numbers(numbers)) => {
-                for (row, number) in numbers.iter().enumerate() {
-                    let key = number.map(as_bytes);
-                    if let Some(group) = key.and_then(|key| known.get(&key[..])) {
-                        each(row, self.group(*group as usize));
-                    }
-                }
+            (groups, Keys::Numbers(numbers)) => {
+                each(numbers, found, |number| groups.of_number(number));
             }
         }
     }
 }
 
-fn numbered(known: &mut HashMap<i64, u32>, key: i64) -> u32 {
-    let next = next_number(known.len());
-    *known.entry(key).or_insert(next)
+impl Groups {
+    fn len(&self) -> usize {
+        match self {
+            Self::Near { spans, .. } => spans.len(),
+            Self::Numbers(known) => known.len(),
+            Self::Bytes(known) => known.len(),
+        }
+    }
+
+    /// Puts the place of each group where its number was.
+    fn place(&mut self, starts: &[u32]) {
+        let at = |span: &mut Span| {
+            let number = span.start as usize;
+            *span = Span { start: starts[number], length: starts[number + 1] - starts[number] };
+        };
+        match self {
+            Self::Near { .. } => {}
+            Self::Numbers(known) => known.values_mut().for_each(at),
+            Self::Bytes(known) => known.values_mut().for_each(at),
+        }
+    }
+
+    /// Numbers that lie close together need no hash: most tables number what they are about.
+    fn near(self) -> Self {
+        let Self::Numbers(known) = &self else { return self };
+        let ends = known.keys().min().copied().zip(known.keys().max().copied());
+        let Some((first, last)) = ends else { return self };
+        let wide = last.abs_diff(first);
+        if wide / GAPS > known.len() as u64 {
+            return self;
+        }
+        // At most a few times as many as there are keys.
+        let mut spans = vec![Span::default(); usize::try_from(wide).map_or(0, |wide| wide + 1)];
+        for (number, span) in known {
+            if let Some(here) = place(*number, first).and_then(|place| spans.get_mut(place)) {
+                *here = *span;
+            }
+        }
+        Self::Near { first, spans }
+    }
+
+    fn of_number(&self, number: i64) -> Option<Span> {
+        match self {
+            Self::Near { first, spans } => spans.get(place(number, *first)?).copied(),
+            Self::Numbers(known) => known.get(&number).copied(),
+            Self::Bytes(known) => known.get(&as_bytes(number)[..]).copied(),
+        }
+    }
 }
 
-fn next_number(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
+/// What no group and no row is called.
+const NONE: u32 = u32::MAX;
+
+/// Where groups begin, and the moments of each, with their rows, in the order of time.
+fn placed(group_of: &[u32], groups: usize, times: &[i64]) -> (Vec<u32>, Vec<(i64, u32)>) {
+    let mut starts = vec![0_u32; groups + 1];
+    for group in group_of.iter().filter(|group| **group != NONE) {
+        starts[*group as usize + 1] += 1;
+    }
+    for group in 0..groups {
+        starts[group + 1] += starts[group];
+    }
+    let mut next = starts.clone();
+    let mut places = vec![(0, 0); starts[groups] as usize];
+    for (row, group) in (0..).zip(group_of).filter(|(_, group)| **group != NONE) {
+        let place = &mut next[*group as usize];
+        places[*place as usize] = (times[row as usize], row);
+        *place += 1;
+    }
+    for ends in starts.windows(2) {
+        places[ends[0] as usize..ends[1] as usize].sort_unstable();
+    }
+    (starts, places)
+}
+
+fn each(numbers: &Numbers, found: &mut Vec<Span>, of: impl Fn(i64) -> Option<Span>) {
+    let span = |number: &i64| of(*number).unwrap_or_default();
+    found.extend(numbers.values.iter().map(span));
+    if let Some(nulls) = &numbers.nulls {
+        for (span, there) in found.iter_mut().zip(nulls) {
+            if !there {
+                *span = Span::default();
+            }
+        }
+    }
+}
+
+/// How far a number lies behind the first, if it does.
+fn place(number: i64, first: i64) -> Option<usize> {
+    (number >= first).then(|| usize::try_from(number.abs_diff(first)).ok()).flatten()
+}
+
+/// A group's number, until its place is known.
+fn numbered(count: usize) -> Span {
+    Span { start: number(count), length: 0 }
+}
+
+/// As the short number that it is: there are not so many moments.
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(NONE)
 }
 
 /// A key of one number, as it is written out.

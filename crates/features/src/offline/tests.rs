@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{
-    ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
-    UInt64Array,
+    Array, ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray, UInt64Array,
 };
 use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
@@ -156,12 +156,25 @@ fn parts_of_a_microsecond_let_nothing_in_early() {
     let nanos = |values: Vec<i64>| -> ArrayRef {
         Arc::new(arrow_array::TimestampNanosecondArray::from(values))
     };
-    let at = nanos(vec![10_500, 10_999, 11_000]);
-    let moments = Moments::new(&[("key", ints([1, 1, 1]))], ("at", &*at)).unwrap();
-    let mut latest = Latest::new(&moments, EVER);
-    let event = nanos(vec![10_900]);
-    latest.add(&[("key", ints([1]))], ("event", &*event), None).unwrap();
-    assert_eq!(latest.finish().rows(), [None, None, Some(0)]);
+    let answered = |at: &ArrayRef, event: &ArrayRef, rules: Rules| {
+        let moments = Moments::new(&[("key", ints([1, 1, 1, 1]))], ("at", &**at)).unwrap();
+        let mut latest = Latest::new(&moments, rules);
+        latest.add(&[("key", ints([1]))], ("event", &**event), None).unwrap();
+        latest.finish().rows().to_vec()
+    };
+    // One that is of the moment itself answers, to the nanosecond.
+    let exact = nanos(vec![10_899, 10_900, 10_999, 11_000]);
+    let late = [None, Some(0), Some(0), Some(0)];
+    assert_eq!(answered(&exact, &nanos(vec![10_900]), EVER), late);
+    // Moments of microseconds: it is of the next.
+    let coarse = times([10, 10, 11, 12]);
+    assert_eq!(answered(&coarse, &nanos(vec![10_900]), EVER), [None, None, Some(0), Some(0)]);
+    // Events of microseconds, and rules that count in them.
+    let at = nanos(vec![9_999, 10_000, 12_000, 12_001]);
+    let rules = Rules { ttl: Some(2), ..EVER };
+    assert_eq!(answered(&at, &times([10]), rules), [None, Some(0), Some(0), None]);
+    let rules = Rules { known_by: Some(9), ..EVER };
+    assert_eq!(answered(&at, &times([10]), rules), [None; 4]);
 }
 
 #[test]
@@ -189,9 +202,56 @@ proptest! {
         known_by in prop::option::of(0..50_i64),
         hindsight in any::<bool>(),
         batch in 1..50_usize,
+        // Keys that are found by their place, and such as are not.
+        apart in prop::sample::select(vec![1, -1, 3, i64::MAX / 5]),
     ) {
+        let asked: Vec<_> = asked.into_iter().map(|(key, at)| (key.wrapping_mul(apart), at)).collect();
+        let history: Vec<_> = history.into_iter().map(|row| (row.0 * apart, row.1, row.2, row.3)).collect();
         let rules = Rules { ttl, known_by, hindsight };
         prop_assert_eq!(joined(&asked, &history, rules, batch), slowly(&asked, &history, rules));
+    }
+
+    #[test]
+    fn texts_answer_as_numbers_do(
+        asked in prop::collection::vec((0..4_i64, 0..40_i64), 1..60),
+        history in prop::collection::vec((0..5_i64, 0..40_i64, 0..50_i64), 1..60),
+        batch in 1..50_usize,
+    ) {
+        let text = |values: Vec<String>| -> ArrayRef { Arc::new(StringArray::from(values)) };
+        let keys = text(asked.iter().map(|(key, _)| format!("k{key}")).collect());
+        let at = times(asked.iter().map(|(_, at)| *at));
+        let moments = Moments::new(&[("key", keys)], ("at", &*at)).unwrap();
+        let schema = Schema::new(vec![
+            Field::new("text", DataType::Utf8, true),
+            Field::new("flag", DataType::Boolean, true),
+        ]);
+        let schema = Arc::new(schema);
+        let mut latest = Latest::new(&moments, EVER);
+        for rows in history.chunks(batch) {
+            let keys = text(rows.iter().map(|row| format!("k{}", row.0)).collect());
+            let (event, known) = (times(rows.iter().map(|it| it.1)), times(rows.iter().map(|it| it.2)));
+            latest.add(&[("key", keys)], ("event", &*event), Some(("known", &*known))).unwrap();
+        }
+        let mut gathered = Gathered::new(latest.finish(), schema.clone(), usize::MAX);
+        for rows in history.chunks(batch) {
+            let values = text(rows.iter().map(|row| format!("{row:?}")).collect());
+            let flags: BooleanArray = rows.iter().map(|row| (row.1 % 3 > 0).then_some(row.1 % 2 == 0)).collect();
+            let columns = vec![values, Arc::new(flags) as ArrayRef];
+            gathered.add(&RecordBatch::try_new(schema.clone(), columns).unwrap()).unwrap();
+        }
+        let found = gathered.finish().unwrap();
+        // A row's number is its value: what it says must be what the definition says of that row.
+        let rows: Vec<_> = (0..).zip(&history).map(|(at, row)| (row.0, row.1, row.2, Some(at))).collect();
+        let expected = slowly(&asked, &rows, EVER);
+        for (moment, expected) in expected.into_iter().enumerate() {
+            let row = expected.map(|at| history[usize::try_from(at).unwrap()]);
+            let texts = found[0].as_string::<i32>();
+            let shown = texts.is_valid(moment).then(|| texts.value(moment).to_owned());
+            prop_assert_eq!(shown, row.map(|row| format!("{row:?}")));
+            let flags = found[1].as_boolean();
+            let flag = flags.is_valid(moment).then(|| flags.value(moment));
+            prop_assert_eq!(flag, row.and_then(|row| (row.1 % 3 > 0).then_some(row.1 % 2 == 0)));
+        }
     }
 
     #[test]
