@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{Json, RequestExt};
 use falaj_base::{Action, Ctx, Error, Result, code};
-use falaj_web::{ConnectionLife, Endpoint, Ok200, Routes, problem_response};
+use falaj_web::{ConnectionLife, Endpoint, Ok200, Reply, Routes, problem_response};
 use http::Method;
 use http::request::Parts;
 use schemars::JsonSchema;
@@ -172,6 +172,28 @@ impl<S: Send + Sync + 'static> Api<S> {
         let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::POST);
         let handler = self.streaming(filter, handler);
         self.routes = self.routes.raw(method, path, action, doc, handler);
+        self
+    }
+
+    /// An endpoint that reads its body in a way of its own, and is described by types all the same.
+    #[must_use]
+    pub fn reading<B, R, H, F>(
+        mut self,
+        method: Method,
+        path: &'static str,
+        action: &'static Action,
+        summary: &'static str,
+        handler: H,
+    ) -> Self
+    where
+        B: DeserializeOwned + JsonSchema + Send + 'static,
+        R: Reply + 'static,
+        H: Fn(Arc<S>, Call, Request) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Result<Response>> + Send,
+    {
+        let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::POST);
+        let handler = self.streaming(filter, handler);
+        self.routes = self.routes.described::<(), (), B, R>(method, path, action, summary, handler);
         self
     }
 

@@ -50,6 +50,17 @@ impl Key {
         Ok(Self(bytes.into()))
     }
 
+    /// The key of another row of the same entity, beside its own. Views are numbered with 31 bits,
+    /// so it is nobody else's.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        let mut bytes = self.0.clone();
+        if let Some(first) = bytes.first_mut() {
+            *first |= 0x80;
+        }
+        Self(bytes)
+    }
+
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
@@ -100,6 +111,93 @@ pub(crate) fn sortable(value: i64) -> [u8; 8] {
 /// The number that was written so.
 pub(crate) fn from_sortable(bytes: [u8; 8]) -> i64 {
     (u64::from_be_bytes(bytes) ^ (1 << 63)).cast_signed()
+}
+
+/// Some entities of a view: those whose join keys are these, where they are named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    view: u32,
+    /// Each join key as it is written, or any.
+    parts: Box<[Option<Box<[u8]>>]>,
+}
+
+impl Pattern {
+    /// The entities with these values, one for each join key in their order; any where there is
+    /// none. `names` are for the refusal, as in [`Key::new`].
+    pub fn new<'a>(
+        view: u32,
+        parts: impl IntoIterator<Item = (&'a str, Option<&'a Value>)>,
+    ) -> Result<Self> {
+        let one = |(name, part): (&'a str, Option<&'a Value>)| {
+            let Some(part) = part else { return Ok(None) };
+            let whole = Key::new(view, [(name, part)])?;
+            Ok(Some(whole.bytes()[VIEW..].into()))
+        };
+        Ok(Self { view, parts: parts.into_iter().map(one).collect::<Result<_>>()? })
+    }
+
+    /// The rows that lie beside those of the same entities.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self { view: self.view | 1 << 31, parts: self.parts.clone() }
+    }
+
+    /// The only key that fits, if every part is named.
+    #[must_use]
+    pub fn exact(&self) -> Option<Key> {
+        let mut bytes = self.view.to_be_bytes().to_vec();
+        for part in &self.parts {
+            bytes.extend_from_slice(part.as_ref()?);
+        }
+        Some(Key(bytes.into()))
+    }
+
+    /// What every key that fits begins with.
+    #[must_use]
+    pub fn beginning(&self) -> Vec<u8> {
+        let mut bytes = self.view.to_be_bytes().to_vec();
+        for part in self.parts.iter().map_while(Option::as_ref) {
+            bytes.extend_from_slice(part);
+        }
+        bytes
+    }
+
+    /// Whether a key that is stored fits.
+    #[must_use]
+    pub fn fits(&self, key: &[u8]) -> bool {
+        let Some(mut rest) = key.strip_prefix(&self.view.to_be_bytes()) else { return false };
+        for part in &self.parts {
+            let Some((found, behind)) = first_part(rest) else { return false };
+            if part.as_ref().is_some_and(|part| **part != *found) {
+                return false;
+            }
+            rest = behind;
+        }
+        rest.is_empty()
+    }
+}
+
+/// How many bytes tell the view.
+const VIEW: usize = 4;
+
+/// The first part of what follows the view, and what follows that.
+fn first_part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = match *bytes.first()? {
+        BOOL => 2,
+        WHOLE | MOMENT => 9,
+        TEXT | BYTES => {
+            let mut at = 1;
+            loop {
+                match (bytes.get(at)?, bytes.get(at + 1)) {
+                    (0, Some(0)) => break at + 2,
+                    (0, _) => at += 2,
+                    _ => at += 1,
+                }
+            }
+        }
+        _ => return None,
+    };
+    bytes.split_at_checked(length)
 }
 
 impl Scalar {
@@ -188,6 +286,30 @@ mod tests {
         for part in [Value::Null, Value::Float64(1.0), Value::List(vec![]), long] {
             let refused = Key::new(1, [("driver", &part)]).unwrap_err();
             assert_eq!(refused.field(), Some("driver"), "{part:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_pattern_fits_what_has_the_parts_it_names(
+            (one, other) in lists(), named in proptest::collection::vec(any::<bool>(), 4),
+            view in 0_u32..2, other_view in 0_u32..2,
+        ) {
+            let parts = one.iter().zip(&named).map(|(part, named)| ("k", named.then_some(part)));
+            let pattern = Pattern::new(view, parts.clone()).unwrap();
+            let alike = |candidate: &[Value]| {
+                let pairs = parts.clone().zip(candidate);
+                let mut same = pairs.map(|((_, part), is)| part.is_none_or(|part| part == is));
+                same.all(|same| same)
+            };
+            for (view_of, values) in [(view, &one), (other_view, &other)] {
+                let key = key(view_of, values);
+                let expected = view_of == view && alike(values);
+                prop_assert_eq!(pattern.fits(key.bytes()), expected);
+                prop_assert!(!expected || key.bytes().starts_with(&pattern.beginning()));
+            }
+            let whole = named[..one.len()].iter().all(|named| *named);
+            prop_assert_eq!(pattern.exact(), whole.then(|| key(view, &one)));
         }
     }
 

@@ -20,7 +20,7 @@ pub mod row;
 pub mod store;
 pub mod value;
 
-pub use key::Key;
+pub use key::{Key, Pattern};
 pub use row::{Layout, Row, Stamp};
-pub use store::{Batch, Online, Position};
+pub use store::{About, Batch, Home, Online, Position};
 pub use value::{Kind, Moments, Scalar, Value};

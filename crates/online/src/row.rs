@@ -67,6 +67,12 @@ pub fn rank(row: &[u8]) -> Option<&[u8]> {
     (row.first() == Some(&VERSION)).then(|| row.get(1..HEAD)).flatten()
 }
 
+/// Since when a row is known, in microseconds since 1970.
+#[must_use]
+pub fn known(row: &[u8]) -> Option<i64> {
+    Stamp::read(row).map(|stamp| stamp.known)
+}
+
 fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }

@@ -39,13 +39,13 @@ pub mod rollout;
 pub mod runtime;
 mod schema;
 mod source;
-mod tally;
 pub mod traffic;
 
 use std::fmt;
 use std::sync::Arc;
 
 use falaj_base::Result;
+use falaj_governance::audit::Tally;
 use falaj_governance::epoch::Epoch;
 use falaj_inference::Engines;
 use falaj_inference::runtime::{OnnxRuntime, Search};
@@ -66,7 +66,6 @@ use live::Live;
 use predictions::Predictions;
 use runtime::Fleet;
 use source::Registered;
-use tally::Tally;
 
 /// How many models are tried at a time when they are registered.
 const TRIALS: usize = 1;
@@ -113,7 +112,7 @@ impl Serving {
             fleet: Fleet::with_engine(config.fleet(), source, engines.clone()),
             epoch: Epoch::of_row(registry.db().clone(), endpoint::store::EPOCH),
             live: Live::default(),
-            tally: Tally::new(registry.tracking().reads().clone()),
+            tally: Tally::new(&ENDPOINT_PREDICT, registry.tracking().reads().clone()),
             predictions: Predictions::start(
                 config.predictions.clone(),
                 registry.db().clone(),
@@ -226,7 +225,7 @@ pub fn module(serving: &Serving, places: &Places) -> Module {
         .worker(profile::worker(serving))
         .worker(endpoint::follower(serving))
         .worker(serving.epoch().poller("endpoint-epoch"))
-        .worker(serving.tally().worker())
+        .worker(serving.tally().worker("prediction-tally"))
         .worker(serving.traffic_teller())
         .worker(rollout::judge(serving))
         .worker(predictions::expirer(serving.predictions()))

@@ -282,7 +282,7 @@ impl Tenancy {
                 identity::forget_project(tx, project.id)?;
                 authz::forget_project(tx, project.id)?;
                 store::delete_project(tx, &project)
-                    .map_err(|error| still_holds(error, "the project still holds objects"))?;
+                    .map_err(|error| still_holds(error, "the project still holds something: objects, runs, models, traces, endpoints or features"))?;
                 let change = Change::new(&PROJECT_DELETE, &resource)
                     .event("project.deleted", &project)
                     .before(&project);

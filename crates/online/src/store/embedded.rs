@@ -19,13 +19,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::batch::Batch;
+use super::home::{About, Home};
 use super::hot::Hot;
 use super::{Position, spend};
-use crate::key::Key;
-use crate::row::rank;
+use crate::key::{Key, Pattern};
+use crate::row::{known, rank};
 
 const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rows");
 const REACHED: TableDefinition<'_, (), (i64, i64)> = TableDefinition::new("reached");
+/// Whose the rows are, and what the store is called.
+const ABOUT: TableDefinition<'_, &str, &str> = TableDefinition::new("about");
+const HOME: &str = "home";
+const ID: &str = "id";
 /// After this many bytes without being made to last, rows are: pages that were replaced meanwhile
 /// can only then be used again.
 const UNSETTLED: usize = 64 << 20;
@@ -61,6 +66,8 @@ struct Inner {
 
 struct Writer {
     settled: Position,
+    home: Option<Home>,
+    id: Option<String>,
     /// Bytes applied since rows were made to last.
     unsettled: usize,
 }
@@ -72,9 +79,9 @@ impl Embedded {
             .set_cache_size(config.pages.as_usize())
             .create(path)
             .map_err(|error| unopened(path, error.into()))?;
-        let settled = prepare(&db)?;
+        let About { home, id, reached } = prepare(&db)?;
         let snapshot = RwLock::new(Arc::new(snapshot(&db)?));
-        let writer = Mutex::new(Writer { settled, unsettled: 0 });
+        let writer = Mutex::new(Writer { settled: reached, home, id, unsettled: 0 });
         Ok(Self(Arc::new(Inner { db, snapshot, hot: Hot::new(config.rows.as_usize()), writer })))
     }
 
@@ -153,6 +160,16 @@ impl Embedded {
         self.writer().settled
     }
 
+    /// Makes everything applied so far last.
+    pub fn flush(&self) -> Result<()> {
+        let mut writer = self.writer();
+        if writer.unsettled == 0 {
+            return Ok(());
+        }
+        let position = writer.settled;
+        self.commit(&mut writer, position)
+    }
+
     /// Makes everything applied so far last, and remembers how far in the log that was.
     pub fn settle(&self, position: Position) -> Result<()> {
         let mut writer = self.writer();
@@ -160,6 +177,85 @@ impl Embedded {
             return Ok(());
         }
         self.commit(&mut writer, position)
+    }
+
+    /// What it remembers of itself.
+    #[must_use]
+    pub fn about(&self) -> About {
+        let writer = self.writer();
+        About { home: writer.home.clone(), id: writer.id.clone(), reached: writer.settled }
+    }
+
+    /// Settles in, unless somebody has already.
+    pub fn settle_in(&self, home: &Home, id: &str) -> Result<About> {
+        let mut writer = self.writer();
+        if writer.home.is_none() {
+            let transaction = self.0.db.begin_write().map_err(failed)?;
+            {
+                let mut table = transaction.open_table(ABOUT).map_err(failed)?;
+                table.insert(HOME, home.to_string().as_str()).map_err(failed)?;
+                table.insert(ID, id).map_err(failed)?;
+            }
+            transaction.commit().map_err(failed)?;
+            (writer.home, writer.id) = (Some(home.clone()), Some(id.to_owned()));
+        }
+        Ok(About { home: writer.home.clone(), id: writer.id.clone(), reached: writer.settled })
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) -> Result<()> {
+        let mut writer = self.writer();
+        let mut transaction = self.0.db.begin_write().map_err(failed)?;
+        transaction.set_quick_repair(true);
+        transaction.delete_table(ROWS).map_err(failed)?;
+        transaction.delete_table(REACHED).map_err(failed)?;
+        transaction.delete_table(ABOUT).map_err(failed)?;
+        transaction.open_table(ROWS).map_err(failed)?;
+        transaction.commit().map_err(failed)?;
+        *writer = Writer { settled: Position::default(), home: None, id: None, unsettled: 0 };
+        self.renew()?;
+        self.0.hot.clear();
+        Ok(())
+    }
+
+    /// Takes away the rows of some entities that were known at this time; says how many.
+    pub fn erase(&self, pattern: &Pattern, until: i64) -> Result<u64> {
+        let mut writer = self.writer();
+        let mut transaction = self.0.db.begin_write().map_err(failed)?;
+        transaction.set_quick_repair(true);
+        let mut gone: Vec<Box<[u8]>> = Vec::new();
+        {
+            let mut table = transaction.open_table(ROWS).map_err(failed)?;
+            let is_known = |row: &[u8]| known(row).is_none_or(|known| known <= until);
+            if let Some(key) = pattern.exact() {
+                let there = table.get(key.bytes()).map_err(failed)?;
+                if there.is_some_and(|row| is_known(row.value())) {
+                    gone.push(key.bytes().into());
+                }
+            } else {
+                let beginning = pattern.beginning();
+                for entry in table.range(&beginning[..]..).map_err(failed)? {
+                    let (key, row) = entry.map_err(failed)?;
+                    if !key.value().starts_with(&beginning) {
+                        break;
+                    }
+                    if pattern.fits(key.value()) && is_known(row.value()) {
+                        gone.push(key.value().into());
+                    }
+                }
+            }
+            for key in &gone {
+                table.remove(&key[..]).map_err(failed)?;
+            }
+        }
+        transaction.commit().map_err(failed)?;
+        // A commit that lasts makes what was applied before it last as well.
+        writer.unsettled = 0;
+        self.renew()?;
+        for key in &gone {
+            self.0.hot.forget(key);
+        }
+        Ok(gone.len() as u64)
     }
 
     fn commit(&self, writer: &mut Writer, position: Position) -> Result<()> {
@@ -171,7 +267,7 @@ impl Embedded {
             table.insert((), (position.tx, position.seq)).map_err(failed)?;
         }
         transaction.commit().map_err(failed)?;
-        *writer = Writer { settled: position, unsettled: 0 };
+        (writer.settled, writer.unsettled) = (position, 0);
         // The old snapshot would keep the pages that were just replaced.
         self.renew()
     }
@@ -190,19 +286,26 @@ impl Embedded {
     }
 }
 
-/// Makes the tables of a new file; says how far the log was applied.
-fn prepare(db: &Database) -> Result<Position> {
+/// Makes the tables of a new file; says what is remembered in one that is there.
+fn prepare(db: &Database) -> Result<About> {
     let transaction = db.begin_write().map_err(failed)?;
     transaction.open_table(ROWS).map_err(failed)?;
-    let position = {
+    let reached = {
         let table = transaction.open_table(REACHED).map_err(failed)?;
         let found = table.get(()).map_err(failed)?;
         found
             .map(|found| found.value())
             .map_or(Position::default(), |(tx, seq)| Position { tx, seq })
     };
+    let (home, id) = {
+        let table = transaction.open_table(ABOUT).map_err(failed)?;
+        let text = |name: &str| -> Result<Option<String>> {
+            Ok(table.get(name).map_err(failed)?.map(|found| found.value().to_owned()))
+        };
+        (text(HOME)?.as_deref().map(Home::read), text(ID)?)
+    };
     transaction.commit().map_err(failed)?;
-    Ok(position)
+    Ok(About { home, id, reached })
 }
 
 fn snapshot(db: &Database) -> Result<Rows> {

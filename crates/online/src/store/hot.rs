@@ -107,6 +107,14 @@ impl Hot {
         }
     }
 
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            *shard = Shard { age: shard.age + 1, ..Shard::default() };
+        }
+    }
+
     #[cfg(test)]
     fn bytes(&self) -> usize {
         let all = |map: &Map| map.iter().map(|(key, row)| weight(key, row)).sum::<usize>();

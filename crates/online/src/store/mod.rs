@@ -6,10 +6,13 @@
 //! - What `apply` has acknowledged is read by whoever reads afterwards.
 //! - Rows need not survive a crash before `settle`; the position it was given survives with them or
 //!   not at all. Whoever applies the log from `reached` on has lost nothing.
+//! - A store belongs to whoever settled in first, until it is cleared.
+//! - What is erased is found no more; rows that became known later stay.
 //! - A store that does not answer is an error within the time set, and the next call tries anew.
 
 mod batch;
 mod embedded;
+mod home;
 mod hot;
 mod redis;
 
@@ -18,9 +21,10 @@ use falaj_base::{ByteSize, Error, Result, code};
 
 pub use batch::Batch;
 pub use embedded::{Embedded, EmbeddedConfig};
+pub use home::{About, Home};
 pub use redis::{Redis, RedisConfig};
 
-use crate::key::Key;
+use crate::key::{Key, Pattern};
 
 /// The most rows that are looked for on the thread that asks: on a cold disk each may be a read.
 const AT_ONCE: usize = 500;
@@ -66,11 +70,65 @@ impl Online {
         }
     }
 
+    /// What it remembers of itself.
+    pub async fn about(&self) -> Result<About> {
+        match self {
+            Self::Embedded(store) => Ok(store.about()),
+            Self::Redis(store) => store.about().await,
+        }
+    }
+
+    /// Settles in, with a name for the store, unless somebody has already; says what it is now. What
+    /// rows there are stay.
+    pub async fn settle_in(&self, home: &Home, id: &str) -> Result<About> {
+        match self {
+            Self::Embedded(store) => {
+                let (store, home, id) = (store.clone(), home.clone(), id.to_owned());
+                blocking(move || store.settle_in(&home, &id)).await
+            }
+            Self::Redis(store) => store.settle_in(home, id).await,
+        }
+    }
+
+    /// Forgets everything: rows, positions, and whose they were.
+    pub async fn clear(&self) -> Result<()> {
+        match self {
+            Self::Embedded(store) => {
+                let store = store.clone();
+                blocking(move || store.clear()).await
+            }
+            Self::Redis(store) => store.clear().await,
+        }
+    }
+
+    /// Takes away the rows of some entities that were known at this time, in microseconds; says how
+    /// many. They are gone once this is acknowledged, and stay so through a crash.
+    pub async fn erase(&self, pattern: &Pattern, known: i64) -> Result<u64> {
+        match self {
+            Self::Embedded(store) => {
+                let (store, pattern) = (store.clone(), pattern.clone());
+                blocking(move || store.erase(&pattern, known)).await
+            }
+            Self::Redis(store) => store.erase(pattern, known).await,
+        }
+    }
+
     /// The position that survives a crash together with the rows applied before it.
     pub async fn reached(&self) -> Result<Position> {
         match self {
             Self::Embedded(store) => Ok(store.reached()),
             Self::Redis(store) => store.reached().await,
+        }
+    }
+
+    /// Makes everything applied so far last; the position stays. Redis lasts as it is set up to.
+    pub async fn flush(&self) -> Result<()> {
+        match self {
+            Self::Embedded(store) => {
+                let store = store.clone();
+                blocking(move || store.flush()).await
+            }
+            Self::Redis(_) => Ok(()),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
-use falaj_online::{Online, Position, Stamp};
+use falaj_online::{About, Home, Key, Online, Pattern, Position, Stamp, Value};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -191,5 +191,61 @@ fn the_order_of_events_does_not_matter() {
             Ok(())
         });
         result.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_store_is_whose_it_is_until_it_is_cleared() {
+    let home = |installation: &str| Home {
+        installation: installation.to_owned(),
+        generation: "1".to_owned(),
+    };
+    for (store, _folder) in stores() {
+        assert_eq!(store.about().await.unwrap(), About::default());
+        let ours = store.settle_in(&home("a"), "one").await.unwrap();
+        assert_eq!((ours.home, ours.id.as_deref()), (Some(home("a")), Some("one")));
+        let theirs = store.settle_in(&home("b"), "two").await.unwrap();
+        assert_eq!((theirs.home, theirs.id.as_deref()), (Some(home("a")), Some("one")));
+        store.apply(batch((0..700).map(|id| (key(1, id), stamp(1, 1), id)))).await.unwrap();
+        store.settle(Position::default(), Position { tx: 1, seq: 2 }).await.unwrap();
+        assert_eq!(numbers(&store, &[key(1, 3)]).await, [Some(3)]);
+        store.clear().await.unwrap();
+        assert_eq!(store.about().await.unwrap(), About::default());
+        assert_eq!(numbers(&store, &[key(1, 3), key(1, 699)]).await, [None, None]);
+        store.settle_in(&home("b"), "two").await.unwrap();
+        store.apply(batch([(key(1, 3), stamp(0, 0), 9)])).await.unwrap();
+        assert_eq!(numbers(&store, &[key(1, 3)]).await, [Some(9)]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_erased_is_found_no_more_and_later_rows_stay() {
+    let pair = |view: u32, one: i64, other: &str| {
+        let parts = [Value::Int64(one), Value::String(other.to_owned())];
+        Key::new(view, parts.iter().map(|part| ("k", part))).unwrap()
+    };
+    for (store, _folder) in stores() {
+        let rows = (0..600).map(|id| (key(1, id), stamp(5, id), id));
+        store.apply(batch(rows)).await.unwrap();
+        let days = ["mon", "t*e", "[a-z]", "\0"];
+        let pairs = (0..3).flat_map(|id| days.map(|day| (pair(2, id, day), stamp(5, 5), id)));
+        store.apply(batch(pairs)).await.unwrap();
+        assert_eq!(numbers(&store, &[key(1, 7), key(1, 8)]).await, [Some(7), Some(8)]);
+        let one = |id: i64| Pattern::new(1, [("k", Some(&Value::Int64(id)))]).unwrap();
+        assert_eq!(store.erase(&one(7), 7).await.unwrap(), 1);
+        assert_eq!(store.erase(&one(8), 7).await.unwrap(), 0, "it became known later");
+        assert_eq!(store.erase(&one(7), 7).await.unwrap(), 0, "it is gone");
+        assert_eq!(numbers(&store, &[key(1, 7), key(1, 8)]).await, [None, Some(8)]);
+        // By one part of two: the first, then the other.
+        let (id, day) = (Value::Int64(1), Value::String("t*e".to_owned()));
+        let first = Pattern::new(2, [("k", Some(&id)), ("l", None)]).unwrap();
+        assert_eq!(store.erase(&first, 5).await.unwrap(), 4);
+        let second = Pattern::new(2, [("k", None), ("l", Some(&day))]).unwrap();
+        assert_eq!(store.erase(&second, 5).await.unwrap(), 2);
+        let left = [pair(2, 0, "mon"), pair(2, 0, "t*e"), pair(2, 1, "mon"), pair(2, 2, "\0")];
+        assert_eq!(numbers(&store, &left).await, [Some(0), None, None, Some(2)]);
+        let all = Pattern::new(1, [("k", None)]).unwrap();
+        assert_eq!(store.erase(&all, i64::MAX).await.unwrap(), 599);
+        assert_eq!(numbers(&store, &[key(1, 8), key(1, 599)]).await, [None, None]);
     }
 }

@@ -14,12 +14,16 @@ use falaj_base::{Error, Result, code};
 pub use config::RedisConfig;
 
 use super::batch::Batch;
+use super::home::{About, Home};
 use super::{Position, spend};
-use crate::key::Key;
+use crate::key::{Key, Pattern, sortable};
 use link::Link;
 
 const SCRIPT: &str = include_str!("apply.lua");
 const SETTLE: &str = include_str!("settle.lua");
+const ERASE: &str = include_str!("erase.lua");
+/// What comes before the keys of rows.
+const ROW: &[u8] = b"row:";
 /// The most rows that are read or applied by one command: while it runs, Redis does nothing else.
 const AT_ONCE: usize = 500;
 /// The most bytes of rows of the commands that are sent together.
@@ -45,7 +49,7 @@ impl Redis {
     }
 
     fn name(&self, key: &[u8]) -> Vec<u8> {
-        [&self.0.prefix[..], b"row:", key].concat()
+        [&self.0.prefix[..], ROW, key].concat()
     }
 
     /// The row of each key, in the order asked; of no more than `most` bytes. Some are asked for
@@ -116,22 +120,105 @@ impl Redis {
         Ok(self.0.script.get_or_init(|| sha))
     }
 
+    fn own_name(&self, name: &str) -> Vec<u8> {
+        [&self.0.prefix[..], name.as_bytes()].concat()
+    }
+
     fn reached_name(&self) -> Vec<u8> {
-        [&self.0.prefix[..], b"reached"].concat()
+        self.own_name("reached")
     }
 
     /// The position in the log that Redis remembers: if it forgets rows, it forgets that too.
     pub async fn reached(&self) -> Result<Position> {
+        Ok(self.about().await?.reached)
+    }
+
+    /// What it remembers of itself.
+    pub async fn about(&self) -> Result<About> {
         let mut pipe = redis::pipe();
-        pipe.cmd("GET").arg(self.reached_name());
-        let [text]: [Option<String>; 1] = self.0.link.ask(&pipe).await?;
-        let Some(text) = text else { return Ok(Position::default()) };
-        let read = |(tx, seq): (&str, &str)| {
-            Some(Position { tx: tx.parse().ok()?, seq: seq.parse().ok()? })
-        };
-        text.split_once('.').and_then(read).ok_or_else(|| {
-            Error::new(&code::INTEGRITY, "Redis has a position in the log that is none")
-        })
+        let names = ["home", "id", "reached"].map(|name| self.own_name(name));
+        pipe.cmd("MGET").arg(&names[..]);
+        let [found]: [Vec<Option<String>>; 1] = self.0.link.ask(&pipe).await?;
+        let [home, id, reached] = <[Option<String>; 3]>::try_from(found)
+            .map_err(|_| Error::internal("Redis answered with another number of values"))?;
+        let reached = reached.map_or(Ok(Position::default()), |text| position(&text))?;
+        Ok(About { home: home.as_deref().map(Home::read), id, reached })
+    }
+
+    /// Settles in, unless somebody has already.
+    pub async fn settle_in(&self, home: &Home, id: &str) -> Result<About> {
+        let mut pipe = redis::pipe();
+        for (name, value) in [("home", home.to_string()), ("id", id.to_owned())] {
+            pipe.cmd("SET").arg(self.own_name(name)).arg(value).arg("NX").ignore();
+        }
+        let _: () = self.0.link.ask(&pipe).await?;
+        self.about().await
+    }
+
+    /// Forgets everything below the prefix. What tells that rows are there goes first.
+    pub async fn clear(&self) -> Result<()> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("DEL")
+            .arg(&["home", "id", "reached"].map(|name| self.own_name(name))[..])
+            .ignore();
+        let _: () = self.0.link.ask(&pipe).await?;
+        let mut cursor = None;
+        while let Some(keys) = self.scan(&[], &mut cursor).await? {
+            if !keys.is_empty() {
+                let mut pipe = redis::pipe();
+                pipe.cmd("UNLINK").arg(&keys[..]).ignore();
+                let _: () = self.0.link.ask(&pipe).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes away the rows of some entities that were known at this time; says how many.
+    pub async fn erase(&self, pattern: &Pattern, known: i64) -> Result<u64> {
+        if let Some(key) = pattern.exact() {
+            return self.erase_keys(&[self.name(key.bytes())], known).await;
+        }
+        let (mut gone, mut cursor) = (0, None);
+        while let Some(mut keys) = self.scan(&pattern.beginning(), &mut cursor).await? {
+            let before = self.0.prefix.len() + ROW.len();
+            keys.retain(|key| key.get(before..).is_some_and(|key| pattern.fits(key)));
+            if !keys.is_empty() {
+                gone += self.erase_keys(&keys, known).await?;
+            }
+        }
+        Ok(gone)
+    }
+
+    async fn erase_keys(&self, keys: &[Vec<u8>], known: i64) -> Result<u64> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("EVAL").arg(ERASE).arg(keys.len()).arg(keys).arg(&sortable(known)[..]);
+        let [gone]: [u64; 1] = self.0.link.ask(&pipe).await?;
+        Ok(gone)
+    }
+
+    /// Some of the keys of rows that begin so; none after the last. A key may come twice.
+    async fn scan(
+        &self,
+        beginning: &[u8],
+        cursor: &mut Option<u64>,
+    ) -> Result<Option<Vec<Vec<u8>>>> {
+        if *cursor == Some(0) {
+            return Ok(None);
+        }
+        let mut pattern = Vec::new();
+        for byte in self.name(beginning) {
+            if matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\' | b'^' | b'-') {
+                pattern.push(b'\\');
+            }
+            pattern.push(byte);
+        }
+        pattern.push(b'*');
+        let mut pipe = redis::pipe();
+        let command = pipe.cmd("SCAN").arg(cursor.unwrap_or(0)).arg("MATCH").arg(pattern);
+        command.arg("COUNT").arg(AT_ONCE);
+        let [(next, keys)]: [(u64, Vec<Vec<u8>>); 1] = self.0.link.ask(&pipe).await?;
+        *cursor = Some(next);
+        Ok(Some(keys))
     }
 
     /// Remembers a position if the one remembered is still `from`; says whether it was.
@@ -146,6 +233,14 @@ impl Redis {
         let [settled]: [bool; 1] = self.0.link.ask(&pipe).await?;
         Ok(settled)
     }
+}
+
+fn position(text: &str) -> Result<Position> {
+    let read =
+        |(tx, seq): (&str, &str)| Some(Position { tx: tx.parse().ok()?, seq: seq.parse().ok()? });
+    text.split_once('.')
+        .and_then(read)
+        .ok_or_else(|| Error::new(&code::INTEGRITY, "Redis has a position in the log that is none"))
 }
 
 fn shown(position: Position) -> String {
