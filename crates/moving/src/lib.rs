@@ -1,4 +1,5 @@
-//! Moving to Falaj and away from it: reading the stores that MLflow keeps, and writing one.
+//! Moving to Falaj and away from it: reading the stores that MLflow keeps, and writing one; reading
+//! what Feast's registry declares ([`feast`]).
 //!
 //! ```text
 //! source    a folder of files, SQLite or PostgreSQL    → record   what any of them holds
@@ -17,6 +18,7 @@
 pub mod artifact;
 pub mod digest;
 mod error;
+pub mod feast;
 mod files;
 pub mod record;
 pub mod series;

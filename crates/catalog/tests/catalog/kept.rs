@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use falaj_base::code;
 use serde_json::json;
 
 use super::world::{World, each, ok, refused};
@@ -45,14 +44,13 @@ async fn what_is_purged_gives_its_bytes_back_at_once() {
         world.version("trips", &[(1, "a")]).await;
         world.version("trips", &[(2, "b")]).await;
         world.file("trips", &[(3, "c")]).await;
-        let refused = world.delete_project().await.unwrap_err();
-        assert_eq!(refused.code(), &code::IN_USE, "a project with datasets is not empty");
+        assert!(world.forget_project().await.is_err(), "a project with datasets is not empty");
         ok(world.delete("/trips", json!({ "purge": true })).await);
         assert_eq!(world.blobs().await, 0);
         world.clock.advance(DAY);
         world.objects.collect().await.unwrap();
         assert_eq!(world.count("SELECT COUNT(*) AS n FROM blob").await, 0);
-        world.delete_project().await.unwrap();
+        world.forget_project().await.unwrap();
     })
     .await;
 }

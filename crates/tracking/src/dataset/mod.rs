@@ -3,8 +3,10 @@
 pub(crate) mod http;
 mod service;
 pub(crate) mod store;
+mod used;
 
 pub(crate) use store::SCHEMA;
+pub use used::DatasetUse;
 
 /// A dataset as a run knew it: which data, not the data itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -31,7 +31,7 @@ pub(crate) const SCHEMA: &str = "
 const CONTEXT: &str = "mlflow.data.context";
 
 const INTO: i64 = 0;
-const OUT_OF: i64 = 1;
+pub(super) const OUT_OF: i64 = 1;
 
 /// Notes that a dataset went into a run. The first word about a pair of them stays.
 pub(crate) fn add_input(
