@@ -9,6 +9,14 @@ pub static FEATURE_READ: Action = Action::read(
 );
 pub static FEATURE_ONLINE: Action =
     Action::read("feature:online", Role::Viewer, "Read the latest values of features");
+pub static FEATURE_QUARANTINE: Action = Action::read(
+    "feature:quarantine",
+    Role::Contributor,
+    "See records of streams that became no values of features",
+);
+/// For those who answer for data: what is erased does not come back.
+pub static FEATURE_ERASE: Action =
+    Action::write("feature:erase", Role::Operator, "Erase the rows of an entity");
 pub static FEATURE_WRITE: Action =
     Action::write("feature:write", Role::Contributor, "Push values of features");
 /// Open to contributors, as registering a model's version is: an apply adds versions and takes
@@ -29,6 +37,8 @@ pub static TRAINING_SET_CREATE: Action = Action::write(
 pub static ACTIONS: &[&Action] = &[
     &FEATURE_READ,
     &FEATURE_ONLINE,
+    &FEATURE_QUARANTINE,
+    &FEATURE_ERASE,
     &FEATURE_WRITE,
     &FEATURE_APPLY,
     &TRAINING_SET_READ,

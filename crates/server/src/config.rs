@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use falaj_base::Result;
+use falaj_catalog::DatasetsConfig;
 use falaj_features::FeaturesConfig;
 use falaj_governance::audit::AuditConfig;
 use falaj_governance::authz::AuthzConfig;
@@ -58,6 +59,8 @@ pub struct Config {
     pub traces: TracesConfig,
     /// Models that answer requests.
     pub serving: ServingConfig,
+    /// Datasets and their versions.
+    pub datasets: DatasetsConfig,
     /// Features of models.
     pub features: FeaturesConfig,
     /// The residency zone of the platform itself; `keys.zone` is its name.
@@ -83,6 +86,7 @@ impl Default for Config {
             registry: RegistryConfig::default(),
             traces: TracesConfig::default(),
             serving: ServingConfig::default(),
+            datasets: DatasetsConfig::default(),
             features: FeaturesConfig::default(),
             zone: ZoneConfig::default(),
         }
@@ -108,6 +112,7 @@ impl Config {
     /// Refuses what no single key can tell: rules that span several, or that a schema cannot say.
     pub fn check(&self) -> Result<()> {
         self.limits.check()?;
+        falaj_features::stream::check(&self.features.streams)?;
         self.identity.check()
     }
 }

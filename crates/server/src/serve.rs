@@ -8,10 +8,13 @@ use std::path::PathBuf;
 
 use axum::Router;
 use falaj_base::{Result, Secret};
+use falaj_features::knowledge::metrics::FreshnessCollector;
+use falaj_features::stream::StreamCollector;
 use falaj_serving::ServingCollector;
 use falaj_store::lease::Leases;
 use falaj_store::worker::Worker;
 use falaj_web::Module;
+use prometheus_client::collector::Collector;
 
 use crate::config::Config;
 use crate::data_dir::DataDir;
@@ -104,7 +107,13 @@ impl Server {
         let admin_token = first_start::prepare(config, &services, &data_dir).await?;
 
         let serving = ServingCollector::new(services.serving.clone());
-        let metrics = Metrics::new(Some(services.db.clone()), vec![Box::new(serving)]);
+        let streams = StreamCollector::new(services.features.clone());
+        let fresh = FreshnessCollector::new(services.features.clone());
+        let others: Vec<Box<dyn Collector>> =
+            vec![Box::new(serving), Box::new(streams), Box::new(fresh)];
+        let metrics = Metrics::new(Some(services.db.clone()), others);
+        let leases = Leases::new(services.db.clone(), data_dir.server_id());
+        services.features.lead(leases.clone());
         let drain = Drain::new();
         let description = Description::default();
         let readiness = Readiness::new(services.db.clone(), drain.clone());
@@ -117,7 +126,7 @@ impl Server {
         let listener = Listener::bind(&config.server, &config.limits, transport).await?;
         let started = started(&listener, &data_dir, admin_token)?;
         Ok(Self {
-            leases: Leases::new(services.db.clone(), data_dir.server_id()),
+            leases,
             grace: config.server.drain_grace.get(),
             patience: config.server.drain_timeout.get(),
             started,

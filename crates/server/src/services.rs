@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use falaj_base::{Clock, Result};
+use falaj_catalog::Datasets;
 use falaj_features::Features;
 use falaj_governance::audit::Audit;
 use falaj_governance::authz::CedarGate;
@@ -43,6 +44,7 @@ pub struct Services {
     pub registry: Registry,
     pub traces: Traces,
     pub serving: Serving,
+    pub datasets: Datasets,
     pub features: Features,
     pub artifact_urls: SignedUrls,
 }
@@ -83,6 +85,14 @@ impl Services {
         let serving = Serving::new(config.serving.clone(), registry.clone(), data)?;
         Ok(Self {
             places: Places::new(tenancy.clone(), epoch.clone()),
+            datasets: Datasets::new(
+                config.datasets.clone(),
+                db.clone(),
+                objects.clone(),
+                audit.reads().clone(),
+                tenancy.clone(),
+                data_dir,
+            ),
             features: Features::new(
                 config.features.clone(),
                 db.clone(),
@@ -114,6 +124,7 @@ impl Services {
     /// What is still in memory and must not be lost.
     pub async fn flush(&self) {
         self.serving.flush().await;
+        self.features.stop().await;
         self.features.flush();
         if let Err(error) = self.authenticator.flush_uses().await {
             tracing::warn!(error = error.chain(), "last-used times were not written");

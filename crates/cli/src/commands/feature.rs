@@ -1,5 +1,12 @@
 //! `falaj feature`: what features there are, and what became of them.
 
+mod csv;
+mod erase;
+mod get;
+mod materialize;
+mod push;
+mod rows;
+
 use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
 use serde_json::Value;
@@ -50,6 +57,45 @@ enum Commands {
         /// The newer version; the latest if absent.
         #[arg(long)]
         to: Option<i64>,
+    },
+    /// Push rows of a file to a feature view
+    #[command(after_help = "Examples:\n  \
+        falaj feature push driver_stats rows.csv -t acme -p vision\n  \
+        echo '{\"driver_id\": 1, \"trips\": 7, \"rate\": 0.5, \
+        \"event_timestamp\": \"2026-05-01T11:00:00Z\"}' | falaj feature push driver_stats -")]
+    Push(push::Push),
+    /// Read the latest values of features
+    #[command(after_help = "Examples:\n  \
+        falaj feature get driver_stats:trips driver_stats:rate --entity driver_id=1,2\n  \
+        falaj feature get --service ranking --entity driver_id=1 -t acme -p vision")]
+    Get(get::Get),
+    /// Bring rows of sources into the online store, and watch it
+    #[command(after_help = "Examples:\n  \
+        falaj feature materialize driver_stats -t acme -p vision\n  \
+        falaj feature materialize --from 2026-05-01T00:00:00Z --to 2026-05-02T00:00:00Z")]
+    Materialize(materialize::Materialize),
+    /// List materialisations, see how far one is, or call it off
+    #[command(after_help = "Examples:\n  falaj feature jobs -t acme -p vision\n  \
+        falaj feature jobs fmat_0190b4c2a5f07c3e9d3f6f1b2a4c5d6e --cancel")]
+    Jobs(materialize::Jobs),
+    /// Erase the rows of one entity: online, from the log and from files of pushes
+    #[command(after_help = "Example:\n  \
+        falaj feature erase driver --key driver_id=7 -t acme -p vision --yes")]
+    Erase(erase::Erase),
+    /// Show how far streams were read: state, lag and offset of each partition
+    #[command(after_help = "Example:\n  falaj feature streams -t acme -p vision")]
+    Streams {
+        #[command(flatten)]
+        place: InProject,
+    },
+    /// List records of streams that are no rows, the oldest first, with the reason
+    #[command(after_help = "Examples:\n  falaj feature quarantine -t acme -p vision\n  \
+        falaj feature quarantine rides -t acme -p vision --output json")]
+    Quarantine {
+        /// The source; all if absent.
+        source: Option<String>,
+        #[command(flatten)]
+        place: InProject,
     },
 }
 
@@ -105,6 +151,26 @@ const FIELDS: &[Column] = &[
     ("declared by", "created_by"),
     ("declared", "created_at"),
 ];
+const STREAMS: &[Column] = &[
+    ("source", "source"),
+    ("topic", "topic"),
+    ("partition", "partition"),
+    ("state", "state"),
+    ("next", "next_offset"),
+    ("lag", "lag"),
+    ("rows", "rows"),
+    ("bad", "bad"),
+    ("skipped", "skipped"),
+    ("reason", "reason"),
+];
+const QUARANTINED: &[Column] = &[
+    ("source", "source"),
+    ("partition", "partition"),
+    ("offset", "offset"),
+    ("since", "at"),
+    ("reason", "reason"),
+    ("record", "record"),
+];
 const DIFFERENCES: &[Column] = &[("field", "field"), ("before", "before"), ("after", "after")];
 
 /// A path of the feature store's API in a project.
@@ -122,6 +188,20 @@ impl Feature {
             Commands::List { kind, place } => {
                 let call = client.call(Method::GET, &path(&place, &[kind.as_str()]))?;
                 out.list(&client.list(call).await?, COLUMNS)
+            }
+            Commands::Push(push) => push.run(ctx, &client).await,
+            Commands::Get(get) => get.run(ctx, &client).await,
+            Commands::Materialize(job) => job.run(ctx, &client).await,
+            Commands::Erase(erase) => erase.run(ctx, &client).await,
+            Commands::Jobs(jobs) => jobs.run(ctx, &client).await,
+            Commands::Streams { place } => {
+                let call = client.call(Method::GET, &path(&place, &["streams"]))?;
+                out.list(&client.list(call).await?, STREAMS)
+            }
+            Commands::Quarantine { source, place } => {
+                let call = client.call(Method::GET, &path(&place, &["quarantine"]))?;
+                let call = call.query("source", source.as_deref());
+                out.list(&client.list(call).await?, QUARANTINED)
             }
             Commands::Show { which, version } => {
                 let rest = [which.kind.as_str(), &which.name];

@@ -12,8 +12,12 @@ use serde::Serialize;
 
 use super::form::{EntityForm, Form, Noun, Origin, Pick, ServiceForm, SourceForm, ViewForm};
 use super::spec::{About, Column, Definitions, Source, SourceKind, View};
+use crate::transform::form::{FeatureOf, InputForm};
+use crate::transform::settle;
+use crate::transform::spec::{Input, Renamed};
 use crate::name::FeatureName;
 use crate::reference::Reference;
+use crate::source::declared;
 
 /// A definition as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +137,8 @@ impl Plan<'_> {
         specs.sort_by_key(|(_, spec)| spec.batch.is_some());
         for (place, spec) in specs {
             let form = self.source(place, &spec)?;
-            self.settle(place, Form::Source(form), spec.about())?;
+            let about = About { reading: spec.reading(), ..spec.about() };
+            self.settle(place, Form::Source(form), about)?;
         }
         Ok(())
     }
@@ -144,42 +149,143 @@ impl Plan<'_> {
             (SourceKind::Parquet, None, object) => {
                 Origin::Object { object: object.clone().unwrap_or_default() }
             }
-            (SourceKind::Push, ..) => {
-                let batch = spec.batch.as_ref().map(|name| {
-                    let found = self.named(place, Noun::Source, name);
-                    match found.map(|latest| &latest.form) {
-                        Some(Form::Source(form)) if !matches!(form.origin, Origin::Push { .. }) => {
-                            Ok(Box::new(form.clone()))
-                        }
-                        Some(_) => {
-                            Err(refused(Noun::Source, place, "batch", name, "no push source"))
-                        }
-                        None => {
-                            let allowed = "a source that is declared here or before";
-                            Err(refused(Noun::Source, place, "batch", name, allowed))
-                        }
-                    }
-                });
-                Origin::Push { batch: batch.transpose()? }
+            (
+                SourceKind::Delta
+                | SourceKind::Iceberg
+                | SourceKind::Postgres
+                | SourceKind::Dataset,
+                ..,
+            ) => declared::origin(spec),
+            (SourceKind::Push, ..) => Origin::Push { batch: self.batch(place, spec)? },
+            (SourceKind::Stream, ..) => {
+                Origin::Stream(spec.stream_form(self.batch(place, spec)?)?)
             }
         };
         Ok(SourceForm { name: spec.name.clone(), origin })
     }
 
-    fn views(&mut self, wanted: &Definitions) -> Result<()> {
-        for other in self.others(Noun::View, &wanted.views, |it| &it.name) {
-            if let Form::View(old) = other.form {
-                let entities: Vec<_> = old.entities.iter().map(|it| it.name.clone()).collect();
-                let source = old.source.name.clone();
-                let form = self.view(None, old, &entities, &source)?;
-                self.settle(None, Form::View(form), other.about)?;
+    /// The source with the rows from before.
+    fn batch(&self, place: Place, spec: &Source) -> Result<Option<Box<SourceForm>>> {
+        let Some(name) = &spec.batch else { return Ok(None) };
+        let found = self.named(place, Noun::Source, name);
+        match found.map(|latest| &latest.form) {
+            Some(Form::Source(form)) if !form.origin.is_logged() => {
+                Ok(Some(Box::new(form.clone())))
+            }
+            Some(_) => Err(refused(Noun::Source, place, "batch", name, "no push source or stream")),
+            None => {
+                let allowed = "a source that is declared here or before";
+                Err(refused(Noun::Source, place, "batch", name, allowed))
             }
         }
-        for (place, view) in wanted.views.iter().enumerate() {
-            let form = self.view(Some(place), bare(view), &view.entities, &view.source)?;
-            self.settle(Some(place), Form::View(form), view.about())?;
+    }
+
+    fn views(&mut self, wanted: &Definitions) -> Result<()> {
+        let others = self.others(Noun::View, &wanted.views, |it| &it.name);
+        // Those that are computed from others come after them.
+        for on_demand in [false, true] {
+            for other in &others {
+                let Form::View(old) = &other.form else { continue };
+                if old.is_on_demand() != on_demand {
+                    continue;
+                }
+                let form = if on_demand {
+                    self.demand(None, old.clone(), &inputs_of(old))?
+                } else {
+                    let entities: Vec<_> = old.entities.iter().map(|it| it.name.clone()).collect();
+                    self.view(None, old.clone(), &entities, &old.source.name)?
+                };
+                self.settle(None, Form::View(form), other.about.clone())?;
+            }
+            for (place, view) in wanted.views.iter().enumerate() {
+                if view.kind.is_rows() == on_demand {
+                    continue;
+                }
+                let form = bare(view).map_err(|error| transform_at(Some(place), error))?;
+                let form = if on_demand {
+                    self.demand(Some(place), form, &view.inputs)?
+                } else {
+                    let source = form.source.name.clone();
+                    self.view(Some(place), form, &view.entities, &source)?
+                };
+                let about = About { freshness: view.freshness, ..view.about() };
+                self.settle(Some(place), Form::View(form), about)?;
+            }
         }
         Ok(())
+    }
+
+    /// A view on demand with what it is computed from as that will be.
+    fn demand(&self, place: Place, mut form: ViewForm, inputs: &[Input]) -> Result<ViewForm> {
+        let mut found: Vec<InputForm> = Vec::new();
+        form.entities.clear();
+        for (at, input) in inputs.iter().enumerate() {
+            let field = format!("inputs[{at}]");
+            let wrong = |value: &dyn std::fmt::Display, allowed: &str| {
+                refused(Noun::View, place, &field, value, allowed)
+            };
+            let input = match input {
+                Input::Request(column) => InputForm { column: column.clone(), feature: None },
+                Input::Feature(reference) => self.input(place, &mut form, reference, None, &wrong)?,
+                Input::Renamed(Renamed { feature, name }) => {
+                    self.input(place, &mut form, feature, Some(name), &wrong)?
+                }
+            };
+            if found.iter().any(|known| known.column.name == input.column.name) {
+                let allowed = "each name once; `{ feature, name }` gives a feature another";
+                return Err(wrong(&input.column.name, allowed));
+            }
+            found.push(input);
+        }
+        for input in found.iter().filter(|input| input.feature.is_none()) {
+            if form.keys().iter().any(|key| key.name == input.column.name) {
+                let allowed = "another name than that of a join key of the features";
+                return Err(refused(Noun::View, place, "inputs", &input.column.name, allowed));
+            }
+        }
+        if let Some(transform) = &mut form.transform {
+            transform.inputs = found;
+        }
+        settle::settle_demand(&mut form).map_err(|error| transform_at(place, error))?;
+        Self::columns(place, &form)?;
+        Ok(form)
+    }
+
+    /// A feature that a view on demand is computed from; its entities become those of the view.
+    fn input(
+        &self,
+        place: Place,
+        form: &mut ViewForm,
+        reference: &Reference,
+        name: Option<&FeatureName>,
+        wrong: &dyn Fn(&dyn std::fmt::Display, &str) -> Error,
+    ) -> Result<InputForm> {
+        let Some(Latest { form: Form::View(view), version, hash, .. }) =
+            self.named(place, Noun::View, &reference.view)
+        else {
+            return Err(wrong(reference, "a view that is declared here or before"));
+        };
+        if reference.version.is_some() || view.is_on_demand() {
+            let allowed = "a feature of the latest version of a view that is not on demand";
+            return Err(wrong(reference, allowed));
+        }
+        let field = reference.feature.as_ref().and_then(|feature| view.field(feature));
+        let Some(field) = field else {
+            return Err(wrong(reference, "`view:feature`, of the view's schema"));
+        };
+        for entity in &view.entities {
+            if !form.entities.iter().any(|known| known.name == entity.name) {
+                form.entities.push(entity.clone());
+            }
+        }
+        let column = Column::new(name.unwrap_or(&field.name).clone(), field.kind);
+        let feature = FeatureOf {
+            view: reference.view.clone(),
+            version: *version,
+            hash: hash.clone(),
+            feature: field.name.clone(),
+        };
+        Ok(InputForm { column, feature: Some(feature) })
     }
 
     /// The view with its entities and its source as they will be.
@@ -207,6 +313,8 @@ impl Plan<'_> {
         };
         form.source = found.clone();
         Self::columns(place, &form)?;
+        settle::settle(&mut form).map_err(|error| transform_at(place, error))?;
+        Self::columns(place, &form)?;
         Ok(form)
     }
 
@@ -219,7 +327,8 @@ impl Plan<'_> {
                 return Err(refused(Noun::View, place, "entities", &key.name, allowed));
             }
             let time = [Some(&form.event_time), form.known_time.as_ref()];
-            if form.field(&key.name).is_some() || time.contains(&Some(&key.name)) {
+            let column = form.columns().iter().any(|column| column.name == key.name);
+            if column || form.field(&key.name).is_some() || time.contains(&Some(&key.name)) {
                 let allowed = "columns that are no join keys of its entities";
                 return Err(refused(Noun::View, place, "schema", &key.name, allowed));
             }
@@ -327,20 +436,47 @@ fn refused(
     Error::invalid(format!("{}{at}.{field}", noun.field()), value, allowed)
 }
 
+/// Where in the request a transformation is wrong.
+fn transform_at(place: Place, error: Error) -> Error {
+    match place {
+        Some(place) => error.within(&format!("{}[{place}]", Noun::View.field())),
+        None => error.within(Noun::View.field()),
+    }
+}
+
+/// What a view on demand was computed from, as it would be asked for.
+fn inputs_of(form: &ViewForm) -> Vec<Input> {
+    let one = |input: &InputForm| match &input.feature {
+        None => Input::Request(input.column.clone()),
+        Some(of) => Input::Renamed(Renamed {
+            feature: Reference {
+                view: of.view.clone(),
+                version: None,
+                feature: Some(of.feature.clone()),
+            },
+            name: input.column.name.clone(),
+        }),
+    };
+    form.inputs().iter().map(one).collect()
+}
+
 /// The view without what it depends on.
-fn bare(view: &View) -> ViewForm {
-    let nothing = Origin::Push { batch: None };
-    ViewForm {
+fn bare(view: &View) -> Result<ViewForm> {
+    let nothing =
+        if view.kind.is_rows() { Origin::Push { batch: None } } else { Origin::Request };
+    let source = view.source.clone().unwrap_or_else(|| view.name.clone());
+    Ok(ViewForm {
         name: view.name.clone(),
         entities: Vec::new(),
-        source: SourceForm { name: view.source.clone(), origin: nothing },
+        source: SourceForm { name: source, origin: nothing },
         fields: view.schema.clone(),
         event_time: view.event_time.clone(),
         known_time: view.known_time.clone(),
         ttl_us: view.ttl.and_then(|ttl| i64::try_from(ttl.get().as_micros()).ok()),
         classification: view.classification.clone(),
         zone: view.zone.clone(),
-    }
+        transform: settle::form(view)?,
+    })
 }
 
 /// A source as it would be asked for.
@@ -349,8 +485,26 @@ fn as_source(form: SourceForm, about: About) -> Source {
         name: form.name,
         kind: SourceKind::Parquet,
         path: None,
+        version: None,
+        timestamp: None,
+        snapshot: None,
+        reference: None,
+        metadata: None,
+        database: None,
+        table: None,
+        query: None,
+        dataset: None,
+        tag: None,
         object: None,
         batch: None,
+        stream: None,
+        topic: None,
+        subject: None,
+        format: None,
+        fields: BTreeMap::new(),
+        on_bad: None,
+        on_gap: None,
+        start: None,
         owner: about.owner,
         description: about.description,
         tags: about.tags,
@@ -358,10 +512,22 @@ fn as_source(form: SourceForm, about: About) -> Source {
     match form.origin {
         Origin::Files { path } => source.path = Some(path),
         Origin::Object { object } => source.object = Some(object),
+        foreign @ (Origin::Delta { .. }
+        | Origin::Iceberg { .. }
+        | Origin::Postgres { .. }
+        | Origin::Dataset { .. }) => {
+            declared::put_back(&mut source, foreign);
+        }
         Origin::Push { batch } => {
             source.kind = SourceKind::Push;
             source.batch = batch.map(|batch| batch.name);
         }
+        Origin::Stream(form) => {
+            source.kind = SourceKind::Stream;
+            source.take_stream(form, about.reading);
+        }
+        // Of views on demand, which have no source that is declared.
+        Origin::Request => {}
     }
     source
 }

@@ -9,6 +9,7 @@ use falaj_online::value::Kind;
 use super::spec::{About, Column, Definitions, Entity, Service, Source, SourceKind, View};
 use crate::config::FeaturesConfig;
 use crate::name::FeatureName;
+use crate::source::declared;
 
 const MAX_OWNER: usize = 256;
 const MAX_DESCRIPTION: usize = 4096;
@@ -73,11 +74,26 @@ fn source(source: &Source) -> Result<()> {
         Some(value) => Err(Error::invalid(field, value, "nothing for a source of this kind")),
         None => Ok(()),
     };
+    if source.kind != SourceKind::Stream {
+        crate::stream::unasked(source)?;
+    }
+    if !declared::foreign(source.kind) {
+        declared::only(source, &[])?;
+    }
     match source.kind {
+        SourceKind::Stream => {
+            absent("path", source.path.as_ref().map(|it| it as _))?;
+            absent("object", source.object.as_ref().map(|it| it as _))?;
+            crate::stream::checked(source)
+        }
         SourceKind::Push => {
             absent("path", source.path.as_ref().map(|it| it as _))?;
             absent("object", source.object.as_ref().map(|it| it as _))
         }
+        SourceKind::Delta
+        | SourceKind::Iceberg
+        | SourceKind::Postgres
+        | SourceKind::Dataset => declared::checked(source),
         SourceKind::Parquet => {
             absent("batch", source.batch.as_ref().map(|it| it as _))?;
             match (&source.path, &source.object) {
@@ -94,10 +110,18 @@ fn source(source: &Source) -> Result<()> {
 
 fn view(view: &View, config: &FeaturesConfig) -> Result<()> {
     about(&view.about())?;
-    once("entities", &view.entities)?;
-    columns("schema", &view.schema, config.max_fields)?;
+    transformed(view, config)?;
     if let Some(classification) = &view.classification {
         bounded("classification", classification, MAX_CLASSIFICATION)?;
+    }
+    for (place, column) in view.schema.iter().enumerate() {
+        if let Some(classification) = &column.classification {
+            let field = format!("schema[{place}].classification");
+            bounded(&field, classification, MAX_CLASSIFICATION)?;
+        }
+    }
+    if view.freshness.is_some_and(|age| age.get().is_zero()) {
+        return Err(Error::invalid("freshness", "0s", "more than nothing; leave it out for any age"));
     }
     if let Some(ttl) = view.ttl {
         let micros = i64::try_from(ttl.get().as_micros()).ok().filter(|micros| *micros > 0);
@@ -108,7 +132,8 @@ fn view(view: &View, config: &FeaturesConfig) -> Result<()> {
     let times = [("event_time", Some(&view.event_time)), ("known_time", view.known_time.as_ref())];
     for (field, time) in times {
         if let Some(time) = time {
-            if view.schema.iter().any(|column| column.name == *time) {
+            let mut all = view.schema.iter().chain(&view.columns).map(|column| &column.name);
+            if all.any(|name| name == time) {
                 return Err(Error::invalid(field, time, "a column that is no feature"));
             }
             reserved(field, time)?;
@@ -117,6 +142,61 @@ fn view(view: &View, config: &FeaturesConfig) -> Result<()> {
     if view.known_time.as_ref() == Some(&view.event_time) {
         let allowed = "another column than `event_time`, or nothing";
         return Err(Error::invalid("known_time", &view.event_time, allowed));
+    }
+    Ok(())
+}
+
+/// What a view has depends on how its features are made.
+fn transformed(view: &View, config: &FeaturesConfig) -> Result<()> {
+    let nothing = |field: &str, given: bool, allowed: &str| {
+        if given { Err(Error::invalid(field, "given", allowed)) } else { Ok(()) }
+    };
+    if let Some(sql) = &view.sql {
+        bounded("sql", sql, falaj_transform::sql::MAX_BYTES)?;
+    }
+    if !view.kind.is_rows() {
+        let allowed = "nothing for a view on demand";
+        nothing("entities", !view.entities.is_empty(), "nothing: those of its inputs are meant")?;
+        nothing("source", view.source.is_some(), allowed)?;
+        nothing("columns", !view.columns.is_empty(), "nothing: `inputs` are what it has")?;
+        nothing("aggregates", !view.aggregates.is_empty(), allowed)?;
+        nothing("known_time", view.known_time.is_some(), allowed)?;
+        nothing("ttl", view.ttl.is_some(), allowed)?;
+        if view.inputs.is_empty() || view.inputs.len() > config.max_fields {
+            let allowed = format!("1 to {} (`features.max_fields`)", config.max_fields);
+            return Err(Error::invalid("inputs", view.inputs.len(), allowed));
+        }
+        return if view.schema.is_empty() {
+            Ok(())
+        } else {
+            columns("schema", &view.schema, config.max_fields)
+        };
+    }
+    nothing("inputs", !view.inputs.is_empty(), "nothing but for `kind = \"on_demand\"`")?;
+    if view.source.is_none() {
+        return Err(Error::invalid("source", "absent", "the name of a source"));
+    }
+    once("entities", &view.entities)?;
+    if !view.columns.is_empty() {
+        columns("columns", &view.columns, config.max_fields)?;
+    }
+    if view.aggregates.is_empty() {
+        if view.sql.is_none() || !view.schema.is_empty() {
+            columns("schema", &view.schema, config.max_fields)?;
+        }
+        return Ok(());
+    }
+    nothing("schema", !view.schema.is_empty(), "nothing: the aggregates tell their types")?;
+    let allowed = "nothing: windows tell how long events count";
+    nothing("ttl", view.ttl.is_some(), allowed)?;
+    if view.aggregates.len() > config.max_fields {
+        let allowed = format!("at most {} (`features.max_fields`)", config.max_fields);
+        return Err(Error::invalid("aggregates", view.aggregates.len(), allowed));
+    }
+    let names: Vec<_> = view.aggregates.iter().map(|it| it.name.clone()).collect();
+    once("aggregates", &names)?;
+    for (place, name) in names.iter().enumerate() {
+        reserved(&format!("aggregates[{place}].name"), name)?;
     }
     Ok(())
 }

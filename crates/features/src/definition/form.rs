@@ -7,13 +7,16 @@
 //! version is known. A field is only ever added with a default that is left out when written.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use falaj_base::{Error, Name, Result, hex};
+use falaj_base::{Error, Name, Result, Timestamp, hex};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::spec::Column;
 use crate::name::FeatureName;
 use crate::reference::Reference;
+use crate::stream::StreamForm;
+use crate::transform::demand::Demand;
+use crate::transform::form::{InputForm, TransformForm};
 
 /// What is written before a form when it is hashed.
 const FORMAT: &[u8] = b"falaj.feature/1\n";
@@ -88,14 +91,51 @@ pub struct SourceForm {
     pub origin: Origin,
 }
 
+impl SourceForm {
+    /// Whether its rows, or those from before, are read from a database.
+    #[must_use]
+    pub fn is_a_database(&self) -> bool {
+        let before = self.origin.batch().is_some_and(Self::is_a_database);
+        matches!(self.origin, Origin::Postgres { .. }) || before
+    }
+}
+
 /// Where rows come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Origin {
-    /// Parquet files on the server's disk, below one of the configured roots.
+    /// Parquet files below one of the configured roots.
     Files { path: String },
     /// A Parquet file among the objects of the project.
     Object { object: String },
+    /// A Delta table below one of the configured roots; the latest version, if none is fixed.
+    Delta {
+        path: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timestamp: Option<Timestamp>,
+    },
+    /// An Iceberg table below one of the configured roots; the current snapshot, if none is fixed.
+    Iceberg {
+        path: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        metadata: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        snapshot: Option<i64>,
+        #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
+        reference: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timestamp: Option<Timestamp>,
+    },
+    /// Rows of one of the configured databases.
+    Postgres {
+        database: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        table: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        query: Option<String>,
+    },
     /// Rows pushed here, after those of another source.
     Push {
         // A source of the same shape; a schema that names itself cannot be flattened.
@@ -103,6 +143,35 @@ pub enum Origin {
         #[schemars(with = "Option<serde_json::Value>")]
         batch: Option<Box<SourceForm>>,
     },
+    /// Records of a topic of Kafka or a stream of NATS, after the rows of another source.
+    Stream(StreamForm),
+    /// A version of a dataset; the latest when it is read, if none is named.
+    Dataset {
+        dataset: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<i64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tag: Option<String>,
+    },
+    /// What comes with a request, and other features: a view on demand has no rows.
+    Request,
+}
+
+impl Origin {
+    /// The source with the rows from before those that are pushed or streamed.
+    #[must_use]
+    pub fn batch(&self) -> Option<&SourceForm> {
+        match self {
+            Self::Push { batch } | Self::Stream(StreamForm { batch, .. }) => batch.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Whether its rows come into the log one after the other.
+    #[must_use]
+    pub fn is_logged(&self) -> bool {
+        matches!(self, Self::Push { .. } | Self::Stream(_))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -121,9 +190,34 @@ pub struct ViewForm {
     pub classification: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<Name>,
+    /// How its features are made, if they are not the columns of its source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transform: Option<TransformForm>,
 }
 
 impl ViewForm {
+    /// The columns of its rows as they come and are kept, beside keys and times.
+    #[must_use]
+    pub fn columns(&self) -> &[Column] {
+        self.transform.as_ref().map_or(&self.fields, |transform| &transform.columns)
+    }
+
+    /// Whether it is computed when it is asked for, and has no rows.
+    #[must_use]
+    pub fn is_on_demand(&self) -> bool {
+        self.source.origin == Origin::Request
+    }
+
+    /// What it is computed from on demand.
+    #[must_use]
+    pub fn inputs(&self) -> &[InputForm] {
+        self.transform.as_ref().map_or(&[], |transform| &transform.inputs)
+    }
+
+    pub(crate) fn demand(&self) -> Result<Demand> {
+        Demand::of(self)
+    }
+
     /// The join keys of all its entities, in order, each once.
     #[must_use]
     pub fn keys(&self) -> Vec<&Column> {
@@ -139,6 +233,14 @@ impl ViewForm {
     #[must_use]
     pub fn field(&self, name: &FeatureName) -> Option<&Column> {
         self.fields.iter().find(|field| field.name == *name)
+    }
+
+    /// Whether the rows of another version are rows of this one too: all that decides them is the
+    /// same. How long they answer and how they are classified decides nothing about them.
+    #[must_use]
+    pub fn has_rows_of(&self, other: &Self) -> bool {
+        let bare = |form: &Self| Self { ttl_us: None, classification: None, ..form.clone() };
+        bare(self) == bare(other)
     }
 
     /// Whether rows can be pushed to it.

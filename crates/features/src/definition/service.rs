@@ -13,12 +13,13 @@ use serde_json::json;
 use super::apply::{Existing, Hidden, Outcome, Step, plan};
 use super::definition::{Applied, Definition, described, resource, shown};
 use super::diff::{Difference, differences};
-use super::form::{Form, Noun, Origin};
+use super::form::{Form, Noun};
 use super::spec::Definitions;
 use super::{check, store};
 use crate::name::FeatureName;
 use crate::pages::not_a_page;
-use crate::source::root_of;
+use crate::transform::form::InputForm;
+use crate::source::{blocking, database_of, root_of};
 use crate::training::{self, TrainingSetId};
 use crate::{FEATURE_APPLY, FEATURE_READ, Features, TRAINING_SET_READ};
 
@@ -69,12 +70,18 @@ impl Features {
             };
             ctx.authorize(&FEATURE_APPLY, &resource).await?;
         }
-        check::check(&wanted, self.config())?;
+        // Thousands of definitions take a while to be looked at: not on a thread that answers.
+        let config = self.config().clone();
+        let wanted = blocking(move || check::check(&wanted, &config).map(|()| wanted)).await?;
         self.reachable(ctx, project, &wanted).await?;
         let id = project.id;
         let existing = self.db().read(move |tx| store::existing(tx, id)).await?;
         let hidden = hidden(ctx, project, &existing, &wanted);
-        let steps = plan(&existing, &wanted, &hidden)?;
+        let work = move || {
+            let steps = plan(&existing, &wanted, &hidden)?;
+            Ok((wanted, hidden, steps))
+        };
+        let (wanted, hidden, steps) = blocking(work).await?;
         for step in &steps {
             // What follows is authorised as well, and what changes also as it will be.
             let resource = described(project, &step.next.form, &step.next.about);
@@ -100,6 +107,16 @@ impl Features {
             let at = format!("sources[{place}]");
             if let Some(path) = &source.path {
                 root_of(self.config(), project, path).map_err(|error| error.within(&at))?;
+            }
+            if let Some(stream) = &source.stream {
+                self.stream_allowed(project, stream).await.map_err(|error| error.within(&at))?;
+            }
+            if let Some(database) = &source.database {
+                database_of(self.config(), project, database).map_err(|error| error.within(&at))?;
+            }
+            if let Some(dataset) = &source.dataset {
+                let found = self.datasets()?.show(ctx, project, dataset).await;
+                found.map_err(|error| error.at(format!("{at}.dataset")))?;
             }
             if let Some(object) = &source.object {
                 let found = self.project_objects()?.find(ctx, project, object).await;
@@ -184,11 +201,14 @@ impl Features {
             let depends = match (&one.definition, &of.definition) {
                 (Form::View(view), Form::Entity(entity)) => view.entities.contains(entity),
                 (Form::View(view), Form::Source(source)) => {
-                    let below = match &view.source.origin {
-                        Origin::Push { batch } => batch.as_deref() == Some(source),
-                        _ => false,
-                    };
+                    let below = view.source.origin.batch() == Some(source);
                     view.source == *source || below
+                }
+                (Form::View(view), Form::View(_)) => {
+                    let made_of = |input: &InputForm| {
+                        input.feature.as_ref().is_some_and(|feature| feature.hash == of.hash)
+                    };
+                    view.inputs().iter().any(made_of)
                 }
                 (Form::Service(service), Form::View(_)) => {
                     service.picks.iter().any(|pick| pick.hash == of.hash)
@@ -264,8 +284,8 @@ impl Apply {
                 Residency::require(tx, &self.project.zone, zone)?;
             }
         }
-        let report =
-            Report { dry_run: self.dry_run, definitions: self.steps.iter().map(applied).collect() };
+        let definitions = self.steps.iter().map(|step| applied(step, &existing)).collect();
+        let report = Report { dry_run: self.dry_run, definitions };
         let changes = self.steps.iter().any(|step| step.outcome != Outcome::Unchanged);
         if self.dry_run || !changes {
             self.note(tx, &report)?;
@@ -321,7 +341,14 @@ impl Apply {
     }
 }
 
-fn applied(step: &Step) -> Applied {
+fn applied(step: &Step, existing: &Existing) -> Applied {
+    let before = existing.get(&(step.noun(), step.name().clone()));
+    let keeps_rows = match (before.map(|before| &before.form), &step.next.form) {
+        (Some(Form::View(before)), Form::View(next)) if step.outcome == Outcome::NewVersion => {
+            Some(next.has_rows_of(before))
+        }
+        _ => None,
+    };
     Applied {
         kind: step.noun(),
         name: step.name().clone(),
@@ -329,5 +356,6 @@ fn applied(step: &Step) -> Applied {
         version: step.next.version,
         hash: step.next.hash.clone(),
         asked: step.asked,
+        keeps_rows,
     }
 }

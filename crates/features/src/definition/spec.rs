@@ -4,13 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use falaj_base::{Error, HumanDuration, Name, Result, code};
+use falaj_base::{Error, HumanDuration, Name, Result, Timestamp, code};
 use falaj_online::value::Kind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::name::FeatureName;
 use crate::reference::Reference;
+use crate::transform::spec::{Aggregate, Input, ViewKind};
+use crate::stream::{FieldPath, Format, OnBad, OnGap, Reading, StartAt};
 
 /// Any number of definitions, applied together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +42,12 @@ pub struct About {
     pub description: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
+    /// Of a stream source: how it is read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reading: Option<Reading>,
+    /// Of a view: how old its latest event may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freshness: Option<HumanDuration>,
 }
 
 /// Structs that carry the three fields of [`About`] among their own: a flattened struct would not
@@ -69,6 +77,7 @@ macro_rules! about {
                     owner: self.owner.clone(),
                     description: self.description.clone(),
                     tags: self.tags.clone(),
+                    ..About::default()
                 }
             }
         }
@@ -85,25 +94,102 @@ about! {
     /// Where rows come from.
     Source {
         pub kind: SourceKind,
-        /// Parquet files on the server's disk, below one of `features.source_roots`; `*` and `?`
-        /// stand for parts of a file's name.
+        /// Parquet files below one of `features.source_roots`; `*` and `?` stand for parts of a
+        /// file's name. Of a Delta or Iceberg table: its folder.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub path: Option<String>,
+        /// Of a Delta table: its version; the latest if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub version: Option<i64>,
+        /// Of a table: as it was at this time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub timestamp: Option<Timestamp>,
+        /// Of an Iceberg table: the id of a snapshot; the current one if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub snapshot: Option<i64>,
+        /// Of an Iceberg table: a branch or a tag.
+        #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
+        pub reference: Option<String>,
+        /// Of an Iceberg table: its metadata, from the table's folder on, such as
+        /// `metadata/v3.metadata.json`; the newest if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub metadata: Option<String>,
+        /// Of a PostgreSQL source: one of `features.databases`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub database: Option<String>,
+        /// Of a PostgreSQL source: `name` or `schema.name`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub table: Option<String>,
+        /// Of a PostgreSQL source, in place of a table: one `SELECT`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub query: Option<String>,
+        /// Of a dataset source: its name. `version` is one of its versions; the latest when it is
+        /// read, if neither that nor a tag is given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub dataset: Option<String>,
+        /// Of a dataset source: a tag, in place of a version.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub tag: Option<String>,
         /// A Parquet file among the objects of the project.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub object: Option<String>,
-        /// Of a push source: the source with the rows from before.
+        /// Of a push or stream source: the source with the rows from before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub batch: Option<FeatureName>,
+        /// Of a stream source: one of `features.streams`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub stream: Option<Name>,
+        /// The topic of Kafka, or the stream of NATS.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub topic: Option<String>,
+        /// The subjects of a NATS stream that count, such as `rides.>`; all if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub subject: Option<String>,
+        /// How records are written; JSON if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub format: Option<Format>,
+        /// Where in a record columns are found that are not under their own name.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        pub fields: BTreeMap<FeatureName, FieldPath>,
+        /// What becomes of a record that is no row; `refuse` if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub on_bad: Option<OnBad>,
+        /// What is done where records were gone before they were read; `stop` if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub on_gap: Option<OnGap>,
+        /// Where a partition is begun: `earliest`, `latest` or a time; `earliest` if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub start: Option<StartAt>,
     }
 
     /// Features that come from one source, about the same entities.
     View {
-        #[schemars(length(min = 1))]
+        /// What its features are about; of a view on demand they follow from its inputs.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub entities: Vec<FeatureName>,
-        pub source: FeatureName,
-        #[schemars(length(min = 1))]
+        /// Where its rows come from; a view on demand has none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub source: Option<FeatureName>,
+        /// Its features. With `sql` their types, if they are not to follow from it; not with
+        /// `aggregates`, which tell their own.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub schema: Vec<Column>,
+        /// Whether its features lie in rows, or are computed when they are asked for.
+        #[serde(default, skip_serializing_if = "ViewKind::is_rows")]
+        pub kind: ViewKind,
+        /// With `sql` or `aggregates`: the columns of the source's rows, beside keys and times.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub columns: Vec<Column>,
+        /// `SELECT expression AS name, … FROM source [WHERE condition]` over the rows of the
+        /// source; of a view on demand, `FROM inputs`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub sql: Option<String>,
+        /// Features over windows of time.
+        #[serde(default, alias = "aggregate", skip_serializing_if = "Vec::is_empty")]
+        pub aggregates: Vec<Aggregate>,
+        /// Of a view on demand: what it is computed from.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub inputs: Vec<Input>,
         /// The column that tells when a row became true.
         #[serde(default = "event_timestamp")]
         pub event_time: FeatureName,
@@ -119,6 +205,10 @@ about! {
         /// The residency zone of its values; the project's, if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub zone: Option<Name>,
+        /// How old its latest event may be; others are told if it is older. It decides nothing, and
+        /// is changed in place.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub freshness: Option<HumanDuration>,
     }
 
     /// Features that a model is given together.
@@ -135,6 +225,16 @@ pub struct Column {
     pub name: FeatureName,
     #[serde(rename = "type")]
     pub kind: Kind,
+    /// How sensitive it is, for policies, if that is more than its view is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classification: Option<String>,
+}
+
+impl Column {
+    #[must_use]
+    pub fn new(name: FeatureName, kind: Kind) -> Self {
+        Self { name, kind, classification: None }
+    }
 }
 
 /// Kinds of sources.
@@ -145,6 +245,16 @@ pub enum SourceKind {
     Parquet,
     /// Rows that are pushed to this server.
     Push,
+    /// A Delta table.
+    Delta,
+    /// An Iceberg table.
+    Iceberg,
+    /// A table or a query of a PostgreSQL database.
+    Postgres,
+    /// Records of a topic of Kafka or a stream of NATS.
+    Stream,
+    /// A version of a dataset.
+    Dataset,
 }
 
 fn event_timestamp() -> FeatureName {

@@ -25,17 +25,20 @@ pub(crate) const SCHEMA: &str = "
         UNIQUE (project, noun, name, version));
     INSERT INTO epoch (id, value) VALUES (3, 1);";
 
+/// Versions of a view whose rows are the same have them together, under the first of them.
+pub(crate) const SHARED: &str = "ALTER TABLE feature_version ADD COLUMN rows INTEGER;";
+
 /// The row of `epoch` that moves with every apply.
 pub(crate) const EPOCH: i64 = 3;
 
 const SELECT: &str = "
-    SELECT v.id, v.noun, v.name, v.version, d.latest, v.hash, v.form, d.about, v.created_at,
+    SELECT v.id, COALESCE(v.rows, v.id) AS rows, v.noun, v.name, v.version, d.latest, v.hash, v.form, d.about, v.created_at,
         v.created_by
     FROM feature_definition AS d JOIN feature_version AS v
         ON v.project = d.project AND v.noun = d.noun AND v.name = d.name";
 
 /// What is held by whoever changes the definitions of a project.
-pub(super) fn lock(project: ProjectId) -> String {
+pub(crate) fn lock(project: ProjectId) -> String {
     format!("features/{project}")
 }
 
@@ -100,10 +103,11 @@ pub(super) fn add_versions<'a>(
     let now = tx.now();
     for (number, step) in (last + 1..).zip(steps) {
         let Latest { version, hash, form, .. } = &step.next;
+        let rows = shared(tx, project, form)?;
         tx.execute(
             "INSERT INTO feature_version
-                 (id, project, noun, name, version, hash, form, created_at, created_by)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+                 (id, project, noun, name, version, hash, form, created_at, created_by, rows)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
             &params![
                 number,
                 project,
@@ -113,11 +117,28 @@ pub(super) fn add_versions<'a>(
                 hash,
                 form.canonical()?,
                 now,
-                by
+                by,
+                rows
             ],
         )?;
     }
     Ok(())
+}
+
+/// What the rows of the version before are kept under, if they are rows of this one as well.
+fn shared(tx: &mut Tx<'_>, project: ProjectId, form: &Form) -> Result<Option<VersionId>> {
+    let Form::View(next) = form else { return Ok(None) };
+    let row = tx.query_opt(
+        "SELECT COALESCE(rows, id) AS rows, form FROM feature_version
+         WHERE project = $1 AND noun = $2 AND name = $3 ORDER BY version DESC LIMIT 1",
+        &params![project, Noun::View.as_str(), next.name.as_str()],
+    )?;
+    let Some(row) = row else { return Ok(None) };
+    let before: String = row.get("form")?;
+    match serde_json::from_str(&before).map_err(Error::internal)? {
+        Form::View(before) if next.has_rows_of(&before) => row.get("rows").map(Some),
+        _ => Ok(None),
+    }
 }
 
 /// Makes a version the latest, with what is said of the definition.
@@ -158,5 +179,6 @@ fn read(row: &Row) -> Result<Definition> {
         created_at: row.get("created_at")?,
         created_by: row.get("created_by")?,
         id: row.get("id")?,
+        rows: row.get("rows")?,
     })
 }
