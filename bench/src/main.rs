@@ -47,6 +47,8 @@ struct Arguments {
     tracking: tracking::Options,
     #[command(flatten, next_help_heading = "For `serving`")]
     serving: serving::Options,
+    #[command(flatten, next_help_heading = "For `features`")]
+    features: features::Options,
 }
 
 /// As the platform's own binary has it.
@@ -77,9 +79,9 @@ async fn main() -> ExitCode {
 
 /// Returns how many goals were missed.
 async fn measure(arguments: Arguments) -> Result<usize> {
-    let Arguments { mut parts, seconds, mut tracking, mut serving } = arguments;
+    let Arguments { mut parts, seconds, mut tracking, mut serving, mut features } = arguments;
     if let Some(seconds) = seconds {
-        (tracking.seconds, serving.seconds) = (seconds, seconds);
+        (tracking.seconds, serving.seconds, features.seconds) = (seconds, seconds, seconds);
     }
     if parts.is_empty() {
         parts = Part::value_variants().to_vec();
@@ -95,7 +97,7 @@ async fn measure(arguments: Arguments) -> Result<usize> {
             Part::Tracking => tracking::measure(&mut report, &tracking).await?,
             Part::Scale => tracking::scale(&mut report, &tracking).await?,
             Part::Serving => serving::measure(&mut report, &serving).await?,
-            Part::Features => features::measure(&mut report, seconds.unwrap_or(5)).await?,
+            Part::Features => features::measure(&mut report, &features).await?,
         }
     }
     Ok(report.missed())

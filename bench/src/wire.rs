@@ -9,6 +9,28 @@ use futures::future::try_join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+/// A connection over which one request follows the other.
+pub(crate) struct Wire {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Wire {
+    pub(crate) async fn connect(address: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, buffer: Vec::with_capacity(8192) })
+    }
+
+    /// The status and the body of the answer.
+    pub(crate) async fn ask(&mut self, request: &str) -> Result<(u16, &[u8])> {
+        self.stream.write_all(request.as_bytes()).await?;
+        let status = answer(&mut self.stream, &mut self.buffer).await?;
+        let head = self.buffer.windows(4).position(|four| four == b"\r\n\r\n");
+        Ok((status, &self.buffer[head.context("no head")? + 4..]))
+    }
+}
+
 /// Sends `request` over `connections` connections for as long as `run`; every answer must have
 /// the given status. Returns how many were answered.
 pub(crate) async fn load(
