@@ -141,8 +141,9 @@ impl History {
                         let time = |place: usize| -> Result<ArrayRef> {
                             let column = batch.column(place);
                             let called = batch.schema_ref().field(place).name().clone();
-                            let gap = (0..column.len()).find(|at| column.is_null(*at));
-                            if let (true, Some(gap)) = (column.null_count() > 0, gap) {
+                            let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
+                            let gap = nulls.and_then(|nulls| nulls.iter().position(|it| !it));
+                            if let Some(gap) = gap {
                                 let field =
                                     format!("{}.{called}[{}] in {name}", self.view.name, row + gap);
                                 return Err(Error::invalid(field, "null", "a time in every row"));
