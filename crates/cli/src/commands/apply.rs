@@ -53,6 +53,13 @@ impl Apply {
         let changed = all.iter().filter(|it| it["outcome"] != "unchanged").count();
         let would = if self.plan { "would change" } else { "changed" };
         ctx.output.say(&format!("{changed} of {} definitions {would}", all.len()));
+        for view in all.iter().filter(|it| it["keeps_rows"] == false) {
+            let name = view["name"].as_str().unwrap_or_default();
+            ctx.output.say(&format!(
+                "the new version of {name} begins without rows, since its keys, schema, times or \
+                 source changed: push or materialise them again"
+            ));
+        }
         ctx.output.list(&all, COLUMNS)
     }
 }

@@ -76,6 +76,13 @@ impl Catalogs {
         if let Some(catalog) = known.filter(|catalog| catalog.epoch == epoch) {
             return Ok(catalog);
         }
+        self.renewed(project).await
+    }
+
+    /// The same as it is in the database: another server may have applied something that this one
+    /// has not heard of.
+    pub(crate) async fn renewed(&self, project: ProjectId) -> Result<Arc<Catalog>> {
+        let epoch = self.epoch.current();
         let found = self.db.read(move |tx| store::latest(tx, project)).await?;
         let all = found.into_iter().map(|it| ((it.kind, it.name.clone()), it)).collect();
         let catalog = Arc::new(Catalog { all, epoch });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use falaj_base::{Resource, Timestamp};
+use falaj_base::{HumanDuration, Resource, Timestamp};
 use falaj_governance::tenancy::Project;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,6 +51,11 @@ pub struct Definition {
     #[serde(skip)]
     #[schemars(skip)]
     pub id: VersionId,
+    /// The version that the rows are kept under: that of the first version of a view whose rows are
+    /// rows of this one too.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub rows: VersionId,
 }
 
 /// A version of a view, for those who read or write its rows. Cheap to clone.
@@ -69,6 +74,12 @@ impl ViewVersion {
         self.0.id
     }
 
+    /// What its rows are kept under, in the log, in files and online.
+    #[must_use]
+    pub fn rows(&self) -> VersionId {
+        self.0.rows
+    }
+
     #[must_use]
     pub fn name(&self) -> &FeatureName {
         &self.0.name
@@ -82,6 +93,12 @@ impl ViewVersion {
     #[must_use]
     pub fn hash(&self) -> &str {
         &self.0.hash
+    }
+
+    /// How old its latest event may be.
+    #[must_use]
+    pub fn freshness(&self) -> Option<HumanDuration> {
+        self.0.about.freshness
     }
 
     #[must_use]
@@ -151,4 +168,8 @@ pub struct Applied {
     pub hash: String,
     /// Whether it was asked for; if not, something that it depends on was.
     pub asked: bool,
+    /// Of a new version of a view: whether it has the rows of the version before. If not, it begins
+    /// without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keeps_rows: Option<bool>,
 }

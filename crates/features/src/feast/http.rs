@@ -8,11 +8,12 @@ use axum::response::Response;
 use falaj_base::{Error, Result, Timestamp, code};
 use falaj_mlflow::{Api, Call, Places};
 use falaj_online::moment;
-use falaj_web::{Doc, Endpoint};
+use falaj_web::{Accepted, Doc, Endpoint, Reply, query};
 use http::{HeaderValue, Method, header};
 use serde::Deserialize;
 
 use super::error::{About, reply};
+use super::grpc;
 use super::write::{Style, write};
 use crate::online::body::{self, Columnar, Columns};
 use crate::online::{To, Wanted, Window};
@@ -27,14 +28,21 @@ pub(crate) fn routes(features: Arc<Features>, places: Places) -> Vec<Endpoint> {
     const READ: Doc = doc("Read the latest values of features, in Feast's words");
     const PUSH: Doc = doc("Push rows to the views of a push source, in Feast's words");
     const WRITE: Doc = doc("Push rows to a feature view, in Feast's words");
-    const ALL: Doc = doc("Bring rows of sources into the online store, in Feast's words");
-    const MORE: Doc = doc("The same from where the last time ended, in Feast's words");
+    const ASYNC: &[(&str, &str)] =
+        &[("async", "`true` to be answered at once, with the job that does it")];
+    const ALL: Doc = Doc {
+        query: ASYNC,
+        ..doc("Bring rows of sources into the online store, in Feast's words")
+    };
+    const MORE: Doc =
+        Doc { query: ASYNC, ..doc("The same from where the last time ended, in Feast's words") };
     let mut endpoints: Vec<Endpoint> = Api::new(features, places)
         .stream(Method::POST, "/get-online-features", &FEATURE_ONLINE, READ, get)
         .stream(Method::POST, "/push", &FEATURE_WRITE, PUSH, push)
         .stream(Method::POST, "/write-to-online-store", &FEATURE_WRITE, WRITE, write_online)
         .stream(Method::POST, "/materialize", &FEATURE_WRITE, ALL, materialize)
         .stream(Method::POST, "/materialize-incremental", &FEATURE_WRITE, MORE, incremental)
+        .grpc(grpc::METHOD, &FEATURE_ONLINE, READ.summary, grpc::get)
         .into();
     for endpoint in &mut endpoints {
         // Rows: their own limit is `max_push_size`.
@@ -104,7 +112,7 @@ struct Push {
 
 async fn push(s: Arc<Features>, call: Call, request: Request) -> Result<Response> {
     let work = async {
-        let push: Push = body::read(request).await?;
+        let (push, _share): (Push, _) = body::read_large(request, s.push_memory()).await?;
         // Rows that are pushed are always both: one log feeds the latest values and the history.
         match push.to.as_deref() {
             None | Some("online" | "online_and_offline") => {}
@@ -117,7 +125,7 @@ async fn push(s: Arc<Features>, call: Call, request: Request) -> Result<Response
             }
         }
         let to = To::Source(push.source);
-        s.push(&call.ctx, &call.place, &to, &push.df).await?;
+        s.push(&call.ctx, &call.place, &to, push.df).await?;
         Ok(Response::new(Body::empty()))
     };
     Ok(work.await.unwrap_or_else(|error| reply(&error, About::PushSource)))
@@ -131,9 +139,9 @@ struct Write {
 
 async fn write_online(s: Arc<Features>, call: Call, request: Request) -> Result<Response> {
     let work = async {
-        let write: Write = body::read(request).await?;
+        let (write, _share): (Write, _) = body::read_large(request, s.push_memory()).await?;
         let to = To::View(write.feature_view_name);
-        s.push(&call.ctx, &call.place, &to, &write.df).await?;
+        s.push(&call.ctx, &call.place, &to, write.df).await?;
         Ok(json(Body::from("null")))
     };
     Ok(work.await.unwrap_or_else(|error| reply(&error, About::View)))
@@ -158,8 +166,20 @@ struct Materialize {
     disable_event_timestamp: bool,
 }
 
+/// Whether to answer before it is done.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct When {
+    r#async: bool,
+}
+
+fn when(request: &Request) -> Result<When> {
+    query(request.uri().query().unwrap_or_default())
+}
+
 async fn materialize(s: Arc<Features>, call: Call, request: Request) -> Result<Response> {
     let work = async {
+        let when = when(&request)?;
         let asked: Materialize = body::read(request).await?;
         let window = if asked.disable_event_timestamp {
             Window::Everything
@@ -171,7 +191,7 @@ async fn materialize(s: Arc<Features>, call: Call, request: Request) -> Result<R
             }
             Window::Between(start, end)
         };
-        bring(&s, &call, asked.feature_views.as_deref(), window).await
+        bring(&s, &call, asked.feature_views.as_deref(), window, when).await
     };
     Ok(work.await.unwrap_or_else(|error| reply(&error, About::View)))
 }
@@ -185,9 +205,10 @@ struct Incremental {
 
 async fn incremental(s: Arc<Features>, call: Call, request: Request) -> Result<Response> {
     let work = async {
+        let when = when(&request)?;
         let asked: Incremental = body::read(request).await?;
         let window = Window::Until(moment("end_ts", Some(&asked.end_ts))?);
-        bring(&s, &call, asked.feature_views.as_deref(), window).await
+        bring(&s, &call, asked.feature_views.as_deref(), window, when).await
     };
     Ok(work.await.unwrap_or_else(|error| reply(&error, About::View)))
 }
@@ -198,9 +219,14 @@ async fn bring(
     call: &Call,
     views: Option<&[String]>,
     window: Window,
+    when: When,
 ) -> Result<Response> {
-    let brought = s.materialize(&call.ctx, &call.place, views, window).await?;
-    let told = brought.iter().map(|one| (one.view.name().to_string(), one.rows.into()));
+    if when.r#async {
+        let job = s.ask_to_materialize(&call.ctx, &call.place, views, window).await?;
+        return Ok(Accepted(job).into_response());
+    }
+    let job = s.materialize(&call.ctx, &call.place, views, window).await?;
+    let told = job.views.iter().map(|one| (one.view.to_string(), one.progress.rows.into()));
     let told: serde_json::Map<_, _> = told.collect();
     Ok(json(Body::from(serde_json::json!({ "rows": told }).to_string())))
 }

@@ -51,7 +51,7 @@ pub(super) fn write(answer: &Answer, style: Style, most: ByteSize) -> Result<Vec
 }
 
 /// The names of the columns, each of which must be told from the others.
-fn names(answer: &Answer, style: Style) -> Result<Vec<String>> {
+pub(super) fn names(answer: &Answer, style: Style) -> Result<Vec<String>> {
     let mut names: Vec<String> = answer.keys.iter().map(|(name, _)| name.clone()).collect();
     for view in &answer.views {
         for &field in &view.picked.fields {

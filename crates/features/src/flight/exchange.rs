@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use arrow_flight::FlightData;
 use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::error::FlightError;
-use arrow_select::concat::concat_batches;
+use arrow_schema::SchemaRef;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
@@ -21,6 +21,7 @@ use tonic::{Status, Streaming};
 use super::command::{read, time_column};
 use super::wire::{Messages, grpc, messages, opened, status};
 use crate::Features;
+use crate::budget::{Budget, Share};
 use crate::training::State;
 
 pub(super) async fn exchange(s: Arc<Features>, call: Call, request: Request) -> Result<Response> {
@@ -62,14 +63,16 @@ async fn answered(
     let command = first.flight_descriptor.as_ref().map(|it| it.cmd.clone()).unwrap_or_default();
     let mut what = read(&command)?;
     let views = s.choose(&call.ctx, &call.place, &what).await?;
-    let most = s.config().memory.bytes();
-    let table = received(first, rest, most).await?;
-    if table.schema_ref().fields().len() == 1 && table.column_by_name("key").is_some() {
+    let table = received(first, rest, s.exchange_memory()).await?;
+    let schema = table.schema;
+    if schema.fields().len() == 1 && schema.field(0).name() == "key" {
         let allowed = "a table of entities with a time for each row";
         return Err(Error::invalid("moments", "absent", allowed));
     }
-    what.event_time = Some(time_column(table.schema_ref())?);
-    let moments = s.moments_batch(&call.place, &what, &views, table).await?;
+    what.event_time = Some(time_column(&schema)?);
+    let moments = s.moments_batches(&call.place, &what, &views, schema, table.batches).await?;
+    // From here on the table is a file.
+    drop(table.shares);
     s.ask_for(&call.ctx, &call.place, id, (None, what), views, moments).await?;
     let set = s.awaited(&call.place, id, s.config().max_time.get()).await?;
     if set.state == State::Failed {
@@ -80,34 +83,43 @@ async fn answered(
     Ok(messages(opened(blob).await?))
 }
 
-/// The whole table, within a limit.
+/// A table as it came, and the memory that it takes.
+struct Received {
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+    shares: Vec<Share>,
+}
+
+/// The whole table, as long as there is memory for it beside those of others.
 async fn received(
     first: FlightData,
     rest: Streaming<FlightData>,
-    most: u64,
-) -> Result<RecordBatch> {
+    memory: &Budget,
+) -> Result<Received> {
     // Clients begin with a message that has a command and nothing of the table.
     let filled = |data: &FlightData| std::future::ready(!data.data_header.is_empty());
     let data = stream::iter([Ok(first)]).chain(rest.map_err(FlightError::from)).try_filter(filled);
-    let mut batches = FlightRecordBatchStream::new_from_flight_data(data);
-    let (mut found, mut bytes) = (Vec::new(), 0);
+    let mut incoming = FlightRecordBatchStream::new_from_flight_data(data);
+    let (mut batches, mut shares, mut bytes) = (Vec::new(), Vec::new(), 0);
     loop {
         // The library asserts some things that only hold for a well-made message.
-        let next = AssertUnwindSafe(batches.next()).catch_unwind().await;
+        let next = AssertUnwindSafe(incoming.next()).catch_unwind().await;
         let next = next.map_err(|_| Error::invalid("moments", "damaged", "Arrow's messages"))?;
         let Some(batch) = next else { break };
         let batch: RecordBatch = batch.map_err(|error| {
             let why: String = error.to_string().chars().take(200).collect();
             Error::invalid("moments", why, "Arrow's messages")
         })?;
-        bytes += batch.get_array_memory_size() as u64;
-        if bytes > most {
+        let size = batch.get_array_memory_size() as u64;
+        bytes += size;
+        if bytes > memory.bytes() {
             let text = "the table is larger than `features.memory` allows; store it as an object";
             return Err(Error::new(&code::TOO_LARGE, text).at("moments"));
         }
-        found.push(batch);
+        shares.push(memory.take_now(size)?);
+        batches.push(batch);
     }
-    let schema = batches.schema().cloned();
+    let schema = incoming.schema().cloned();
     let schema = schema.ok_or_else(|| Error::invalid("moments", "absent", "a table"))?;
-    concat_batches(&schema, &found).map_err(Error::internal)
+    Ok(Received { schema, batches, shares })
 }

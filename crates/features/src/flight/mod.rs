@@ -21,6 +21,8 @@ use falaj_web::Endpoint;
 
 use crate::{Features, TRAINING_SET_CREATE, TRAINING_SET_READ};
 
+pub(crate) use wire::{grpc, status};
+
 macro_rules! method {
     ($name:literal) => {
         concat!("/arrow.flight.protocol.FlightService/", $name)

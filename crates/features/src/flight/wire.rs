@@ -29,7 +29,7 @@ const ROWS: usize = 16_384;
 
 pub(super) type Messages = Pin<Box<dyn Stream<Item = Result<FlightData, Status>> + Send>>;
 
-pub(super) fn grpc<Q, R>() -> Grpc<ProstCodec<R, Q>>
+pub(crate) fn grpc<Q, R>() -> Grpc<ProstCodec<R, Q>>
 where
     Q: Message + Default + 'static,
     R: Message + Default + 'static,
@@ -38,7 +38,7 @@ where
 }
 
 /// An error as gRPC tells it.
-pub(super) fn status(error: Error) -> Status {
+pub(crate) fn status(error: Error) -> Status {
     if error.kind() == ErrorKind::Internal {
         tracing::error!(code = error.code().id, "{}", error.chain());
     }

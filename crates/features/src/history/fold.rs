@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::{ArrayRef, RecordBatch, TimestampMicrosecondArray};
-use arrow_schema::{Field, Schema};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
+use arrow_schema::{DataType, Field, Schema};
 use bytes::Bytes;
 use falaj_base::{Ctx, Error, ProjectId, Result, Timestamp, code};
 use falaj_governance::tenancy::Project;
@@ -22,8 +22,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::log::{self, Entry, Position};
-use super::segment::{self, CLAIM, KNOWN, New};
+use super::segment::{self, CLAIM, KNOWN, New, PLACE};
 use crate::definition::{VersionId, ViewVersion, store};
+use crate::online::place;
 use crate::schema::moment;
 use crate::source::blocking;
 use crate::{FEATURE_WRITE, Features};
@@ -82,7 +83,7 @@ impl Features {
         let view = ViewVersion::of(&Arc::new(definition))
             .ok_or_else(|| Error::internal("a push to what is no view"))?;
         let project = self.home(&ctx, project).await?;
-        let entries = self.oldest(view.id(), self.config().segment_size.bytes()).await?;
+        let entries = self.oldest(view.rows(), self.config().segment_size.bytes()).await?;
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(false) };
         let bytes: usize = entries.iter().map(Entry::size).sum();
         if first.at > old && (bytes as u64) < self.config().segment_size.bytes() {
@@ -100,14 +101,16 @@ impl Features {
         let resource = view.resource(&project);
         ctx.authorize(&FEATURE_WRITE, &resource).await?;
         let write = move |tx: &mut Tx<'_>| {
-            tx.lock(&format!("{NAME}/{}", view.id()))?;
+            tx.lock(&lock(view.rows()))?;
             let id = Uuid::now_v7().to_string();
-            if segment::mark(tx, view.id(), span, &id)? != count {
+            // Rows that were erased meanwhile are in the file that was just written.
+            let same = segment::rows_of(tx, view.rows(), span)? == rows;
+            if !same || segment::mark(tx, view.rows(), span, &id)? != count {
                 return Err(Error::new(&code::CHANGED, "the rows were gathered by another"));
             }
             let blob = Objects::attach(tx, &staged, CLAIM, &id)?;
             let tenant = project.tenant_id;
-            segment::insert(tx, &New { id: &id, view: view.id(), tenant, rows, size, blob })?;
+            segment::insert(tx, &New { id: &id, view: view.rows(), tenant, rows, size, blob })?;
             let told = json!({ "view": view.name(), "version": view.version(), "rows": rows });
             let change = Change::new(&FEATURE_WRITE, &resource)
                 .event("feature.gathered", &told)
@@ -144,13 +147,12 @@ impl Features {
         self.tenancy()?.project_by_id(ctx, project).await
     }
 
-    /// Deletes pushes that have been in a file for long enough; tells how many. The last of all
-    /// stays, since the next one is numbered after it.
+    /// Takes pushes off the log that have been in a file for long enough; tells how many.
     pub async fn trim(&self) -> Result<u64> {
         let before = self.db().now() - self.config().log_keep.get();
         let mut gone = 0;
         loop {
-            let deleted = self.db().write(move |tx| trim(tx, before)).await?;
+            let deleted = self.db().write(move |tx| log::trim(tx, before, TRIM)).await?;
             gone += deleted;
             if deleted < TRIM as u64 {
                 return Ok(gone);
@@ -169,19 +171,9 @@ fn due(tx: &mut Tx<'_>, old: Timestamp, size: u64) -> Result<Vec<VersionId>> {
     rows.iter().map(|row| row.get("view")).collect()
 }
 
-fn trim(tx: &mut Tx<'_>, before: Timestamp) -> Result<u64> {
-    let last = log::end(tx)?;
-    let old = tx.query(
-        "SELECT tx, seq FROM feature_log
-         WHERE segment IS NOT NULL AND at < $1 AND (tx, seq) < ($2, $3)
-         ORDER BY tx, seq LIMIT $4",
-        &params![before, last.tx, last.seq, TRIM],
-    )?;
-    let places = old
-        .iter()
-        .map(|row| Ok(params![row.get::<i64>("tx")?, row.get::<i64>("seq")?].to_vec()))
-        .collect::<Result<Vec<_>>>()?;
-    tx.execute_many("DELETE FROM feature_log WHERE tx = $1 AND seq = $2", places.iter())
+/// What is held by whoever changes which rows are in which files.
+pub(crate) fn lock(view: VersionId) -> String {
+    format!("{NAME}/{view}")
 }
 
 /// The file of these pushes, with since when each row is known.
@@ -192,10 +184,13 @@ fn file(entries: &[Entry]) -> Result<Bytes> {
         let mut fields: Vec<Field> =
             batch.schema_ref().fields().iter().map(|it| Field::clone(it)).collect();
         fields.push(Field::new(KNOWN, moment(), false));
+        fields.push(Field::new(PLACE, DataType::Int64, false));
         let schema = Arc::new(Schema::new(fields));
         let known = TimestampMicrosecondArray::from(vec![entry.at.micros(); batch.num_rows()]);
         let known: ArrayRef = Arc::new(known.with_timezone("UTC"));
-        let columns = batch.columns().iter().cloned().chain([known]).collect();
+        let stood = place(entry.position).cast_signed();
+        let stood: ArrayRef = Arc::new(Int64Array::from(vec![stood; batch.num_rows()]));
+        let columns = batch.columns().iter().cloned().chain([known, stood]).collect();
         let batch = RecordBatch::try_new(schema.clone(), columns).map_err(Error::internal)?;
         let writer = match &mut writer {
             Some(writer) => writer,

@@ -1,11 +1,11 @@
 //! The log of pushed rows: a table that only grows at its end, in the order of commits.
 
-use arrow_array::RecordBatch;
-use falaj_base::{Result, Timestamp};
+use arrow_array::{BooleanArray, RecordBatch};
+use falaj_base::{Error, Result, Timestamp, code};
 use falaj_store::backup::Renumber;
 use falaj_store::db::{Row, Tx, Value, params};
 
-use super::rows::{Rows, decode};
+use super::rows::{Rows, decode, filtered};
 use crate::definition::VersionId;
 
 /// A push is one row: the batch as it came. `segment` names the file that has its rows as well,
@@ -21,8 +21,21 @@ pub(crate) const SCHEMA: &str = "
         rows INTEGER NOT NULL, size INTEGER NOT NULL, blob TEXT NOT NULL,
         created_at INTEGER NOT NULL, UNIQUE (view, number));";
 
-/// What a backup of PostgreSQL writes anew: the log keeps its order.
+/// What was taken off the log: up to which place, and how often. What waits to be gathered, and what
+/// waits to be taken off, is found without looking at the rest.
+pub(crate) const TRIMMED: &str = "
+    CREATE TABLE feature_log_trim (
+        id INTEGER PRIMARY KEY, tx INTEGER NOT NULL, seq INTEGER NOT NULL, times INTEGER NOT NULL);
+    INSERT INTO feature_log_trim (id, tx, seq, times)
+        SELECT 1, 0, 0, 0 WHERE EXISTS (SELECT 1 FROM feature_segment);
+    CREATE INDEX feature_log_loose ON feature_log (view, at, size) WHERE segment IS NULL;
+    CREATE INDEX feature_log_gathered ON feature_log (at, tx, seq) WHERE segment IS NOT NULL;";
+
+/// What a backup of PostgreSQL writes anew: the log keeps its order, and what was taken off it was
+/// before everything that is there.
 pub const RENUMBERED: &[Renumber] = &[
+    ("feature_log_trim", "tx", "CAST(0 AS BIGINT)"),
+    ("feature_log_trim", "seq", "CAST(0 AS BIGINT)"),
     ("feature_log", "tx", "CAST(0 AS BIGINT)"),
     ("feature_log", "seq", "row_number() OVER (ORDER BY tx, seq)"),
 ];
@@ -62,6 +75,86 @@ impl Entry {
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
+}
+
+/// How far the log was taken off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trimmed {
+    /// Nothing that was taken off lies behind this place.
+    pub(crate) until: Position,
+    /// Another number whenever something was taken off.
+    pub(crate) times: i64,
+}
+
+/// How far the log was taken off; none if it never was.
+pub(crate) fn trimmed(tx: &mut Tx<'_>) -> Result<Option<Trimmed>> {
+    let sql = "SELECT tx, seq, times FROM feature_log_trim WHERE id = 1";
+    let read = |row: Row| Ok(Trimmed { until: position(&row)?, times: row.get("times")? });
+    tx.query_opt(sql, &[])?.map(read).transpose()
+}
+
+/// Takes pushes off the log that are in files since before a time, some of them; tells how many. The
+/// last of all stays, since the next one is numbered after it.
+pub(super) fn trim(tx: &mut Tx<'_>, before: Timestamp, most: usize) -> Result<u64> {
+    tx.lock("feature-log-trim")?;
+    let last = end(tx)?;
+    let old = tx.query(
+        "SELECT tx, seq FROM feature_log
+         WHERE segment IS NOT NULL AND at < $1 AND (tx, seq) < ($2, $3)
+         ORDER BY at, tx, seq LIMIT $4",
+        &params![before, last.tx, last.seq, most],
+    )?;
+    let places = old.iter().map(position).collect::<Result<Vec<_>>>()?;
+    let Some(furthest) = places.iter().max().copied() else { return Ok(0) };
+    let known = trimmed(tx)?;
+    let until = known.map_or(furthest, |known| known.until.max(furthest));
+    tx.execute(
+        "INSERT INTO feature_log_trim (id, tx, seq, times) VALUES (1, $1, $2, 1)
+         ON CONFLICT (id) DO UPDATE SET tx = excluded.tx, seq = excluded.seq,
+             times = feature_log_trim.times + 1",
+        &params![until.tx, until.seq],
+    )?;
+    let gone = places.iter().map(|place| params![place.tx, place.seq].to_vec());
+    tx.execute_many("DELETE FROM feature_log WHERE tx = $1 AND seq = $2", gone)
+}
+
+/// The rows of a push that are kept, as it is kept; none if all are.
+pub(crate) fn without(batch: &RecordBatch, keep: &BooleanArray) -> Result<Option<Vec<u8>>> {
+    filtered(batch, keep)
+}
+
+/// Puts fewer rows in the place of a push's; false if it is not as it was read any more.
+pub(crate) fn replace(tx: &mut Tx<'_>, entry: &Entry, rows: u64, bytes: &[u8]) -> Result<bool> {
+    let changed = tx.execute(
+        "UPDATE feature_log SET batch = $3, rows = $4, size = $5
+         WHERE tx = $1 AND seq = $2 AND rows = $6 AND size = $7",
+        &params![
+            entry.position.tx,
+            entry.position.seq,
+            bytes,
+            rows,
+            bytes.len(),
+            entry.rows,
+            entry.size()
+        ],
+    )?;
+    Ok(changed == 1)
+}
+
+/// Refuses rows for a version of a view that is not the latest any more: they would be found by
+/// nobody who asks for the view.
+pub(crate) fn require_latest(tx: &mut Tx<'_>, version: VersionId) -> Result<()> {
+    let found = tx.query_opt(
+        "SELECT v.id FROM feature_version AS v JOIN feature_definition AS d
+             ON d.project = v.project AND d.noun = v.noun AND d.name = v.name
+                 AND d.latest = v.version
+         WHERE v.id = $1",
+        &params![version],
+    )?;
+    if found.is_some() {
+        return Ok(());
+    }
+    Err(Error::new(&code::CHANGED, "the feature view has a newer version"))
 }
 
 /// Appends rows in the caller's transaction; tells their place, and since when they are known.

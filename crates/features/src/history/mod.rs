@@ -14,10 +14,12 @@
 //! Not here: the latest values (`online`).
 
 mod fold;
+mod home;
 pub mod log;
 mod rows;
 pub(crate) mod segment;
 
-pub(crate) use fold::{folder, trimmer};
+pub(crate) use fold::{folder, lock as view_lock, trimmer};
+pub(crate) use home::{SCHEMA as HOME, home};
 pub use log::{Entry, Position, RENUMBERED, append, end, read_since, read_view};
 pub use rows::Rows;

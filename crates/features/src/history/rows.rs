@@ -1,8 +1,9 @@
 //! Rows on their way into a view's history: checked, and written as they are kept.
 
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, BooleanArray, RecordBatch};
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
+use arrow_select::filter::filter_record_batch;
 use falaj_base::{ByteSize, Error, Result, code};
 
 use crate::config::FeaturesConfig;
@@ -12,6 +13,7 @@ use crate::schema;
 /// Rows of one version of a view, ready to be appended.
 #[derive(Clone, Debug)]
 pub struct Rows {
+    /// What they are kept under.
     view: VersionId,
     batch: RecordBatch,
     bytes: Vec<u8>,
@@ -56,7 +58,7 @@ impl Rows {
             let text = format!("the rows take {found}; allowed: {most} (`features.max_push_size`)");
             return Err(Error::new(&code::TOO_LARGE, text).at("rows"));
         }
-        Ok(Self { view: view.id(), batch, bytes })
+        Ok(Self { view: view.rows(), batch, bytes })
     }
 
     #[must_use]
@@ -76,6 +78,14 @@ impl Rows {
 
 fn first_null(column: &dyn Array) -> Option<usize> {
     (column.null_count() > 0).then(|| (0..column.len()).find(|row| column.is_null(*row))).flatten()
+}
+
+/// The rows that are kept, of those that were; none if all are.
+pub(super) fn filtered(batch: &RecordBatch, keep: &BooleanArray) -> Result<Option<Vec<u8>>> {
+    if keep.true_count() == batch.num_rows() {
+        return Ok(None);
+    }
+    encode(&filter_record_batch(batch, keep).map_err(Error::internal)?).map(Some)
 }
 
 /// A batch as a stream of Arrow's own format, which outlives versions of this program.

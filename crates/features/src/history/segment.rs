@@ -9,8 +9,11 @@ use crate::definition::VersionId;
 /// The column of a file that tells since when its rows are known.
 pub(crate) const KNOWN: &str = "__known";
 
+/// The column of a file that tells where in the log its rows stood; files of old have none.
+pub(crate) const PLACE: &str = "__place";
+
 /// How a blob knows that a file of history refers to it.
-pub(super) const CLAIM: &str = "feature-segment";
+pub(crate) const CLAIM: &str = "feature-segment";
 
 /// A file of pushed rows.
 #[derive(Clone, Debug)]
@@ -27,6 +30,32 @@ pub(crate) fn of_view(tx: &mut Tx<'_>, view: VersionId) -> Result<Vec<Segment>> 
         Ok(Segment { number: row.get("number")?, rows: row.get("rows")?, blob: row.get("blob")? })
     };
     tx.query(sql, &params![view])?.iter().map(read).collect()
+}
+
+/// A file of some version of a view.
+#[derive(Clone, Debug)]
+pub(crate) struct OfView {
+    pub(crate) id: String,
+    pub(crate) view: VersionId,
+    pub(crate) tenant: TenantId,
+    pub(crate) blob: BlobId,
+}
+
+/// The files of all versions of views, or of one, in the order of their rows.
+pub(crate) fn all(tx: &mut Tx<'_>, view: Option<VersionId>) -> Result<Vec<OfView>> {
+    let only = if view.is_some() { "WHERE view = $1" } else { "" };
+    let sql =
+        format!("SELECT id, view, tenant, blob FROM feature_segment {only} ORDER BY view, number");
+    let values: Vec<_> = view.into_iter().map(Into::into).collect();
+    let read = |row: &Row| {
+        Ok(OfView {
+            id: row.get("id")?,
+            view: row.get("view")?,
+            tenant: row.get("tenant")?,
+            blob: row.get("blob")?,
+        })
+    };
+    tx.query(&sql, &values)?.iter().map(read).collect()
 }
 
 /// What is in the log and in no file.
@@ -83,6 +112,20 @@ pub(super) fn insert(tx: &mut Tx<'_>, new: &New<'_>) -> Result<()> {
         &params![new.id, new.view, new.tenant, new.rows, new.size, new.blob, now],
     )
     .map(drop)
+}
+
+/// How many rows the pushes of a part of the log have that are in no file.
+pub(super) fn rows_of(
+    tx: &mut Tx<'_>,
+    view: VersionId,
+    (first, last): (Position, Position),
+) -> Result<u64> {
+    let counted = tx.query_one(
+        "SELECT CAST(COALESCE(SUM(rows), 0) AS BIGINT) AS n FROM feature_log
+         WHERE view = $1 AND segment IS NULL AND (tx, seq) >= ($2, $3) AND (tx, seq) <= ($4, $5)",
+        &params![view, first.tx, first.seq, last.tx, last.seq],
+    )?;
+    counted.get("n")
 }
 
 /// Marks pushes as being in a file, if none of them was before; tells how many.

@@ -1,16 +1,20 @@
 //! The latest values, as they were found: for those who write them out.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use falaj_base::{Ctx, Error, Result, Timestamp, code};
+use falaj_base::{ByteSize, Ctx, Error, Result, Timestamp, code};
 use falaj_governance::tenancy::Project;
-use falaj_online::{Key, Kind, Row, Value};
+use falaj_online::{Key, Kind, Online, Row, Value};
 use serde_json::Value as Json;
 
 use super::ask::{Entities, Picked, Wanted};
 use super::body::too_large;
+use super::shape::Shape;
 use crate::Features;
+use crate::source::blocking;
+use crate::transform::{demand, tiles};
 
 /// What is known about a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +83,11 @@ impl Found<'_> {
 }
 
 impl ViewAnswer {
+    /// Puts rows in place of what was read.
+    pub(crate) fn set_rows(&mut self, rows: Vec<Option<Bytes>>) {
+        self.rows = rows;
+    }
+
     /// The rows, entity by entity.
     pub(crate) fn rows(&self, now: Timestamp) -> Result<Vec<Found<'_>>> {
         let shape = &self.picked.shape;
@@ -110,8 +119,12 @@ impl Features {
         wanted: &Wanted,
         entities: Entities,
     ) -> Result<Answer> {
-        let picked = self.pick(ctx, project, wanted).await?;
+        let mut picked = self.pick(ctx, project, wanted).await?;
+        let shown = picked.len();
+        let inputs = self.inputs_of(ctx, project, &picked).await?;
+        picked.extend(inputs);
         let count = self.count_entities(&entities, &picked)?;
+        let (entities, request) = demand::request(&picked, entities);
         let keys = join_keys(&picked, entities)?;
         let store = self.shelf().store().await?;
         let now = self.db().now();
@@ -120,15 +133,28 @@ impl Features {
         let mut left = most.as_usize();
         for picked in picked {
             self.tally().count(ctx, &picked.view.resource(project), now);
+            if picked.view.form().is_on_demand() {
+                views.push(ViewAnswer { picked, rows: Vec::new() });
+                continue;
+            }
             let (asked, places) = keys_of(&picked, &keys, count)?;
-            let found = store.read(&asked, left).await.map_err(|error| {
-                let large = error.code().id == code::TOO_LARGE.id;
-                if large { too_large("what was found", most) } else { error }
-            })?;
-            left = left.saturating_sub(found.iter().flatten().map(Bytes::len).sum());
+            let found = read_some(store, &asked, &mut left, most).await?;
+            let found = match picked.shape.windows() {
+                None => found,
+                Some(_) => {
+                    let beside: Vec<_> = asked.iter().map(Key::beside).collect();
+                    let beside = read_some(store, &beside, &mut left, most).await?;
+                    windows_now(&picked.shape, found, beside, now).await?
+                }
+            };
             let rows = places.into_iter().map(|place| found[place?].clone()).collect();
             views.push(ViewAnswer { picked, rows });
         }
+        if views.iter().any(|view| view.picked.view.form().is_on_demand()) {
+            let work = move || demand::compute(views, &request, count, now);
+            views = if count <= FEW { work()? } else { blocking(work).await? };
+        }
+        views.truncate(shown);
         Ok(Answer { keys, views, entities: count, now })
     }
 
@@ -158,6 +184,42 @@ impl Features {
         }
         Ok(count)
     }
+}
+
+/// Entities that are computed about on the thread that answers; more are left to another.
+const FEW: usize = 200;
+
+/// Reads rows within what may still be read.
+async fn read_some(
+    store: &Online,
+    keys: &[Key],
+    left: &mut usize,
+    most: ByteSize,
+) -> Result<Vec<Option<Bytes>>> {
+    let found = store.read(keys, *left).await.map_err(|error| {
+        let large = error.code().id == code::TOO_LARGE.id;
+        if large { too_large("what was found", most) } else { error }
+    })?;
+    *left = left.saturating_sub(found.iter().flatten().map(Bytes::len).sum());
+    Ok(found)
+}
+
+/// What the windows of entities say now: of what was pushed, and of what was brought.
+async fn windows_now(
+    shape: &Arc<Shape>,
+    pushed: Vec<Option<Bytes>>,
+    brought: Vec<Option<Bytes>>,
+    now: Timestamp,
+) -> Result<Vec<Option<Bytes>>> {
+    let (shape, few) = (shape.clone(), pushed.len() <= FEW);
+    let work = move || {
+        let ready = shape.windows().ok_or_else(|| Error::internal("no windows"))?;
+        let rows = pushed.iter().zip(&brought).map(|(pushed, brought)| {
+            tiles::now(&shape, ready, [pushed.as_ref(), brought.as_ref()], now.micros()).map(Some)
+        });
+        rows.collect::<Result<Vec<_>>>()
+    };
+    if few { work() } else { blocking(work).await }
 }
 
 /// The values of the join keys that the views have, each read as what it is.

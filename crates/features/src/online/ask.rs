@@ -1,5 +1,6 @@
 //! What is asked for: which features, of which entities.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use falaj_base::{Ctx, Error, Result, code};
@@ -7,6 +8,7 @@ use falaj_governance::tenancy::Project;
 use serde_json::Value as Json;
 
 use super::shape::Shape;
+use crate::definition::columns::authorize_columns;
 use crate::definition::form::{Form, Noun};
 use crate::definition::{Catalog, Definition, ViewVersion, resource, shown};
 use crate::name::FeatureName;
@@ -57,24 +59,50 @@ impl Features {
             Wanted::Service(name) => service(ctx, project, &catalog, name).await?,
         };
         let mut picked: Vec<Picked> = Vec::new();
+        let mut places: HashMap<(&FeatureName, Option<i64>), usize> = HashMap::new();
+        let mut chosen: Vec<HashSet<usize>> = Vec::new();
+        let mut left = self.config().max_fields;
         for reference in &references {
             // Without a version the latest is meant, whatever else was asked for.
             let latest = || catalog.view(&reference.view).map(|view| view.version());
-            let version = reference.version.or_else(latest);
-            let of = |one: &Picked| {
-                one.view.name() == &reference.view && version == Some(one.view.version())
-            };
-            let place = if let Some(place) = picked.iter().position(of) {
-                place
+            let key = (&reference.view, reference.version.or_else(latest));
+            let place = if let Some(place) = places.get(&key) {
+                *place
             } else {
                 let view = self.view_for(ctx, project, &catalog, reference).await?;
-                let shape = self.shelf().shape(view.id(), view.form())?;
+                let shape = self.shelf().shape(&view)?;
                 picked.push(Picked { view, shape, fields: Vec::new() });
+                chosen.push(HashSet::new());
+                places.insert(key, picked.len() - 1);
                 picked.len() - 1
             };
-            choose(&mut picked[place], reference)?;
+            let more = choose(&mut picked[place], &mut chosen[place], reference)?;
+            left = left.checked_sub(more).ok_or_else(|| {
+                let most = self.config().max_fields;
+                let allowed = format!("at most {most} (`features.max_fields`)");
+                Error::invalid("features", "more, with all those of views", allowed)
+            })?;
+        }
+        for Picked { view, fields, .. } in &picked {
+            let fields = fields.iter().filter_map(|field| view.form().fields.get(*field));
+            let apart = fields.filter(|field| field.classification.is_some());
+            let names = apart.map(|field| &field.name);
+            authorize_columns(ctx, &FEATURE_ONLINE, project, view, names).await?;
         }
         Ok(picked)
+    }
+
+    /// A view that others are computed from, if the caller may read its latest values.
+    pub(crate) async fn picked_view(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        reference: &Reference,
+    ) -> Result<Picked> {
+        let catalog = self.catalog(project.id).await?;
+        let view = self.view_for(ctx, project, &catalog, reference).await?;
+        let shape = self.shelf().shape(&view)?;
+        Ok(Picked { view, shape, fields: Vec::new() })
     }
 
     /// The version of a view that is meant, if the caller may read its latest values.
@@ -156,21 +184,19 @@ async fn service(
     Ok(references)
 }
 
-/// Adds a feature of the view, or all of them; each stays once.
-fn choose(picked: &mut Picked, reference: &Reference) -> Result<()> {
-    let chosen = match &reference.feature {
-        None => (0..picked.shape.fields.len()).collect(),
+/// Adds a feature of the view, or all of them; each stays once. Tells how many are new.
+fn choose(picked: &mut Picked, known: &mut HashSet<usize>, reference: &Reference) -> Result<usize> {
+    let (first, last) = match &reference.feature {
+        None => (0, picked.shape.fields.len()),
         Some(name) => {
             let field = picked.shape.field(name.as_str());
-            vec![field.ok_or_else(|| no_feature(picked, reference))?]
+            let field = field.ok_or_else(|| no_feature(picked, reference))?;
+            (field, field + 1)
         }
     };
-    for field in chosen {
-        if !picked.fields.contains(&field) {
-            picked.fields.push(field);
-        }
-    }
-    Ok(())
+    let before = picked.fields.len();
+    picked.fields.extend((first..last).filter(|field| known.insert(*field)));
+    Ok(picked.fields.len() - before)
 }
 
 fn no_feature(picked: &Picked, reference: &Reference) -> Error {

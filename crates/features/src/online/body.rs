@@ -1,6 +1,6 @@
 //! Bodies of requests and replies.
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequest, Request};
 use falaj_base::{ByteSize, Error, Result, code};
 use falaj_online::Moments;
@@ -10,14 +10,47 @@ use serde_json::{Map, Value as Json};
 
 use super::answer::{Answer, Found};
 use super::ask::Entities;
+use crate::budget::{Budget, Share};
 use crate::source::blocking;
 
+/// Bodies that are read on the thread that answers; longer ones are left to another.
+const SHORT: usize = 64 << 10;
+
 /// Reads a body of JSON strictly; what is wrong is named by its path.
-pub(crate) async fn read<T: DeserializeOwned>(request: Request) -> Result<T> {
-    let body = Bytes::from_request(request, &()).await.map_err(|rejected| {
+pub(crate) async fn read<T>(request: Request) -> Result<T>
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    parsed(received(request).await?).await
+}
+
+/// Reads a body that may be large, once there is memory for it; that is held with what is given back.
+pub(crate) async fn read_large<T>(request: Request, budget: &Budget) -> Result<(T, Share)>
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    // Without a length it is known when it is there; how long it may be is bounded for all bodies.
+    if let Some(length) = request.body().size_hint().upper() {
+        let share = budget.take(length).await?;
+        return Ok((parsed(received(request).await?).await?, share));
+    }
+    let body = received(request).await?;
+    let share = budget.take(body.len() as u64).await?;
+    Ok((parsed(body).await?, share))
+}
+
+async fn received(request: Request) -> Result<Bytes> {
+    Bytes::from_request(request, &()).await.map_err(|rejected| {
         Error::new(&code::MALFORMED_BODY, "the body broke off").caused_by(rejected)
-    })?;
-    let mut json = serde_json::Deserializer::from_slice(&body);
+    })
+}
+
+async fn parsed<T: DeserializeOwned + Send + 'static>(body: Bytes) -> Result<T> {
+    if body.len() <= SHORT { parse(&body) } else { blocking(move || parse(&body)).await }
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
+    let mut json = serde_json::Deserializer::from_slice(body);
     let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let (path, why) = (error.path().to_string(), error.inner().to_string());
         if error.inner().is_data() {
@@ -62,6 +95,13 @@ impl<'de> Deserialize<'de> for Columnar {
 /// Columns of rows by their names; a name that comes twice is refused.
 #[derive(Debug)]
 pub(crate) struct Columns(pub(crate) Map<String, Json>);
+
+impl Columns {
+    /// How many values there are.
+    pub(crate) fn values(&self) -> usize {
+        self.0.values().filter_map(Json::as_array).map(Vec::len).sum()
+    }
+}
 
 impl<'de> Deserialize<'de> for Columns {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
@@ -128,7 +168,7 @@ pub(crate) fn within(out: &[u8], most: ByteSize) -> Result<()> {
 }
 
 /// Refuses what would take more than a reply may.
-pub(super) fn too_large(what: &str, most: ByteSize) -> Error {
+pub(crate) fn too_large(what: &str, most: ByteSize) -> Error {
     let text = format!("{what} is over {most} (`features.online.max_reply`): ask for less");
     Error::new(&code::TOO_LARGE, text)
 }

@@ -1,6 +1,6 @@
 //! What can be set about the latest values.
 
-use falaj_base::{ByteSize, HumanDuration};
+use falaj_base::{ByteSize, HumanDuration, Name};
 use falaj_online::store::{EmbeddedConfig, RedisConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,11 @@ pub struct OnlineConfig {
     pub max_reply: ByteSize,
     /// Bytes of the values of one row at most, when it is pushed or materialised.
     pub max_row: ByteSize,
+    /// How long a request waits for the store to be opened, and filled where it was lost.
+    pub patience: HumanDuration,
+    /// The residency zone that the store lies in; the project's own if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<Name>,
     /// How far in the future an event may lie when it is pushed: clocks differ.
     pub max_ahead: HumanDuration,
 }
@@ -36,6 +41,8 @@ impl Default for OnlineConfig {
             max_values: 1_000_000,
             max_reply: ByteSize::mib(64),
             max_row: ByteSize::kib(256),
+            patience: HumanDuration::from_secs(5),
+            zone: None,
             max_ahead: HumanDuration::from_mins(5),
         }
     }

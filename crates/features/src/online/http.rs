@@ -7,7 +7,7 @@ use axum::response::Response;
 use falaj_base::{Error, Result, code};
 use falaj_mlflow::{Api, Call, Places};
 use falaj_online::{Moments, value::json};
-use falaj_web::{Doc, Endpoint};
+use falaj_web::{Doc, Endpoint, Ok200, Reply};
 use http::{HeaderValue, Method, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,13 @@ const ONLINE: Doc = Doc {
 pub(crate) fn routes(features: Arc<Features>, places: Places) -> Vec<Endpoint> {
     let mut endpoints: Vec<Endpoint> = Api::new(features, places)
         .stream(Method::POST, "/api/features/online", &FEATURE_ONLINE, ONLINE, online)
-        .post("/api/features/push", &FEATURE_WRITE, "Push rows to a feature view", push)
+        .reading::<Push, Ok200<Kept>, _, _>(
+            Method::POST,
+            "/api/features/push",
+            &FEATURE_WRITE,
+            "Push rows to a feature view",
+            push,
+        )
         .into();
     for endpoint in &mut endpoints {
         // Rows: their own limit is `max_push_size`.
@@ -125,7 +131,7 @@ fn write(answer: &Answer, most: falaj_base::ByteSize) -> Result<Vec<u8>> {
 }
 
 /// A view by its name, and its version where two of one name answer.
-fn called(answer: &Answer, view: &ViewAnswer) -> String {
+pub(crate) fn called(answer: &Answer, view: &ViewAnswer) -> String {
     let own = &view.picked.view;
     let alike = answer.views.iter().filter(|other| other.picked.view.name() == own.name());
     match alike.count() {
@@ -169,10 +175,11 @@ struct Kept {
     placed: usize,
 }
 
-async fn push(s: Arc<Features>, call: Call, push: Push) -> Result<Kept> {
+async fn push(s: Arc<Features>, call: Call, request: Request) -> Result<Response> {
+    let (push, _share): (Push, _) = body::read_large(request, s.push_memory()).await?;
     let to = To::View(push.view);
-    let pushed = s.push(&call.ctx, &call.place, &to, &push.columns).await?;
+    let pushed = s.push(&call.ctx, &call.place, &to, push.columns).await?;
     let one = pushed.into_iter().next().ok_or_else(|| Error::internal("a push to no view"))?;
     let (view, version) = (one.view.name().clone(), one.view.version());
-    Ok(Kept { view, version, rows: one.rows, placed: one.placed })
+    Ok(Ok200(Kept { view, version, rows: one.rows, placed: one.placed }).into_response())
 }

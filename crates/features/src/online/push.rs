@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use falaj_base::{Ctx, Error, Resource, Result, Timestamp, code};
+use falaj_base::{Ctx, Error, Name, Resource, Result, Timestamp, code};
+use falaj_governance::residency::on_record;
 use falaj_governance::tenancy::Project;
 use falaj_online::{Kind, Scalar, Value};
 use falaj_store::db::Tx;
@@ -11,13 +12,15 @@ use falaj_store::record::Change;
 use serde_json::{Value as Json, json};
 
 use super::body::Columns;
+use super::lawful::lawful;
 use super::rows::{column, pack, size};
 use super::shape::{Shape, place};
 use crate::definition::form::{Noun, Origin};
 use crate::definition::{Catalog, ViewVersion, resource, shown};
-use crate::history::{Position, Rows, append};
+use crate::history::{Position, Rows, append, log};
 use crate::name::FeatureName;
 use crate::schema;
+use crate::source::blocking;
 use crate::{FEATURE_WRITE, Features};
 
 /// Where rows are pushed to.
@@ -46,6 +49,11 @@ struct Load {
     rows: Rows,
 }
 
+/// Values that are checked and packed on the thread that answers; more are left to another.
+const FEW: usize = 5_000;
+/// How often a push is tried that meets versions newer than this server has heard of.
+const TRIES: usize = 3;
+
 impl Features {
     /// Pushes rows. The reply follows the commit, and whoever reads after it finds them.
     pub(crate) async fn push(
@@ -53,35 +61,76 @@ impl Features {
         ctx: &Ctx,
         project: &Project,
         to: &To,
-        columns: &Columns,
+        columns: Columns,
     ) -> Result<Vec<Pushed>> {
-        let catalog = self.catalog(project.id).await?;
-        let views = targets(ctx, project, &catalog, to).await?;
+        let columns = Arc::new(columns);
+        let mut catalog = self.catalog(project.id).await?;
+        for _ in 1..TRIES {
+            match self.push_once(ctx, project, &catalog, to, &columns).await {
+                // Another server has applied a version that this one has not heard of.
+                Err(error) if error.code().id == code::CHANGED.id => {
+                    catalog = self.catalogs().renewed(project.id).await?;
+                }
+                done => return done,
+            }
+        }
+        self.push_once(ctx, project, &catalog, to, &columns).await
+    }
+
+    async fn push_once(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        catalog: &Catalog,
+        to: &To,
+        columns: &Arc<Columns>,
+    ) -> Result<Vec<Pushed>> {
+        let views = targets(ctx, project, catalog, to).await?;
+        let many = columns.values() > FEW;
+        let (ours, of, given) = (self.clone(), project.clone(), columns.clone());
+        let loads = aside(many, move || ours.loads(&of, views, &given)).await?;
+        // A store that does not answer is told before anything is kept, if it was never there.
+        self.shelf().store().await?;
+        let keep = Keep {
+            ctx: ctx.clone(),
+            project: project.clone(),
+            loads: loads.clone(),
+            online_zone: self.shelf().config().zone.clone(),
+        };
+        let whole = loads[0].resource.clone();
+        let outcome = self.db().write(move |tx| keep.run(tx)).await;
+        let places = on_record(self.db(), ctx, &FEATURE_WRITE, &whole, outcome).await?;
+        let mut pushed = Vec::with_capacity(loads.len());
+        for (Load { view, shape, rows, .. }, (position, known)) in loads.into_iter().zip(places) {
+            let count = rows.batch().num_rows();
+            let batch =
+                aside(many, move || pack(&shape, rows.batch(), known.micros(), place(position)));
+            let placed = self.shelf().pushed(batch.await?, position).await.map_err(|error| {
+                // Kept, and applied as soon as the store answers; pushing again does no harm.
+                let text = format!("{}; the rows are kept and will be readable", error.message());
+                Error::new(error.code(), text).caused_by(error)
+            })?;
+            pushed.push(Pushed { view, rows: count, placed });
+        }
+        Ok(pushed)
+    }
+
+    /// The rows as each view has them; at least one view.
+    fn loads(
+        &self,
+        project: &Project,
+        views: Vec<ViewVersion>,
+        columns: &Columns,
+    ) -> Result<Vec<Load>> {
         let mut loads = Vec::with_capacity(views.len());
         for view in views {
-            let shape = self.shelf().shape(view.id(), view.form())?;
+            let shape = self.shelf().shape(&view)?;
             let batch = self.check(&view, &shape, columns, self.db().now())?;
             let rows = Rows::new(&view, batch, self.config())?;
             loads.push(Load { resource: view.resource(project), view, shape, rows });
         }
         unknown(&loads, columns)?;
-        // A store that does not answer is told before anything is kept, if it was never there.
-        self.shelf().store().await?;
-        let (kept, by) = (loads.clone(), ctx.clone());
-        let write = move |tx: &mut Tx<'_>| keep(tx, &by, &kept);
-        let positions = self.db().write(write).await?;
-        let mut pushed = Vec::with_capacity(loads.len());
-        for (Load { view, shape, rows, .. }, (position, known)) in loads.into_iter().zip(positions)
-        {
-            let batch = pack(&shape, rows.batch(), known.micros(), place(position))?;
-            let placed = self.shelf().pushed(batch, position).await.map_err(|error| {
-                // Kept, and applied as soon as the store answers; pushing again does no harm.
-                let text = format!("{}; the rows are kept and will be readable", error.message());
-                Error::new(error.code(), text).caused_by(error)
-            })?;
-            pushed.push(Pushed { view, rows: rows.batch().num_rows(), placed });
-        }
-        Ok(pushed)
+        Ok(loads)
     }
 
     /// The rows as the view has them; the first value that does not fit is refused by its place.
@@ -110,7 +159,7 @@ impl Features {
             })?;
         }
         let mut sizes = vec![0; count];
-        for (name, kind) in &shape.fields {
+        for (name, kind) in &shape.columns {
             let values = read(columns, name, *kind, false, count)?;
             self.not_long(name, &values, &mut sizes)?;
             arrays.push(column(*kind, &values)?);
@@ -121,7 +170,15 @@ impl Features {
         self.not_ahead(name, &events, now)?;
         by_our_clock(&mut events, now);
         arrays.push(column(kind, &events)?);
-        RecordBatch::try_new(wanted, arrays).map_err(Error::internal)
+        let batch = RecordBatch::try_new(wanted, arrays).map_err(Error::internal)?;
+        if let Some(ready) = &shape.ready {
+            // What cannot be computed is refused now: later nobody could be told.
+            ready.run(&batch).map_err(|error| {
+                let text = format!("the feature view {}: {}", view.name(), error.message());
+                Error::new(error.code(), text).at("df").caused_by(error)
+            })?;
+        }
+        Ok(batch)
     }
 
     /// Refuses rows that are longer than one may be, by the column that makes them so.
@@ -213,7 +270,7 @@ fn unknown(loads: &[Load], columns: &Columns) -> Result<()> {
         let of = |load: &Load| {
             let shape = &load.shape;
             let known_time = load.view.form().known_time.as_ref();
-            shape.keys.iter().chain(&shape.fields).any(|(known, _)| known == name)
+            shape.keys.iter().chain(&shape.columns).any(|(known, _)| known == name)
                 || shape.event_time == name
                 || known_time.is_some_and(|known| known.as_str() == name)
         };
@@ -223,7 +280,7 @@ fn unknown(loads: &[Load], columns: &Columns) -> Result<()> {
         None => Ok(()),
         Some(name) => {
             let shapes = loads.iter().map(|load| &load.shape);
-            let names = shapes.flat_map(|it| it.keys.iter().chain(&it.fields)).map(|it| &it.0[..]);
+            let names = shapes.flat_map(|it| it.keys.iter().chain(&it.columns)).map(|it| &it.0[..]);
             let names: Vec<_> = names.collect();
             Err(Error::invalid(format!("df.{name}"), "unknown", names.join(", ")))
         }
@@ -285,18 +342,38 @@ fn comes_from(view: &ViewVersion, source: &FeatureName) -> bool {
     form.name == *source && matches!(form.origin, Origin::Push { .. })
 }
 
-/// Appends the rows to the log and puts that on record, view by view, all or none.
-fn keep(tx: &mut Tx<'_>, ctx: &Ctx, loads: &[Load]) -> Result<Vec<(Position, Timestamp)>> {
-    let mut places = Vec::with_capacity(loads.len());
-    for load in loads {
-        places.push(append(tx, &load.rows)?);
-        let (view, rows) = (&load.view, load.rows.batch().num_rows());
-        let data = json!({ "view": view.name(), "version": view.version(), "rows": rows });
-        let change = Change::new(&FEATURE_WRITE, &load.resource)
-            .event("feature.pushed", &data)
-            .detail("version", view.version())
-            .detail("rows", rows);
-        tx.record(ctx, change)?;
+/// A push that was checked, about to be kept.
+struct Keep {
+    ctx: Ctx,
+    project: Project,
+    loads: Vec<Load>,
+    online_zone: Option<Name>,
+}
+
+impl Keep {
+    /// Appends the rows to the log and puts that on record, view by view, all or none.
+    fn run(&self, tx: &mut Tx<'_>) -> Result<Vec<(Position, Timestamp)>> {
+        let mut places = Vec::with_capacity(self.loads.len());
+        for load in &self.loads {
+            let (view, rows) = (&load.view, load.rows.batch().num_rows());
+            log::require_latest(tx, view.id())?;
+            lawful(tx, &self.project, view, self.online_zone.as_ref())?;
+            places.push(append(tx, &load.rows)?);
+            let data = json!({ "view": view.name(), "version": view.version(), "rows": rows });
+            let change = Change::new(&FEATURE_WRITE, &load.resource)
+                .event("feature.pushed", &data)
+                .detail("version", view.version())
+                .detail("rows", rows);
+            tx.record(&self.ctx, change)?;
+        }
+        Ok(places)
     }
-    Ok(places)
+}
+
+/// Does what takes a while on a thread that may.
+async fn aside<T: Send + 'static>(
+    long: bool,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    if long { blocking(work).await } else { work() }
 }

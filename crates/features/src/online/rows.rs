@@ -18,15 +18,33 @@ use crate::schema;
 
 /// Packs the rows of a batch that has the columns of [`schema::rows`].
 pub(crate) fn pack(shape: &Shape, batch: &RecordBatch, known: i64, log: u64) -> Result<Batch> {
-    let columns = Columns::of(shape, batch)?;
     let mut packed = Batch::new();
-    for row in 0..batch.num_rows() {
-        let number = u32::try_from(row).map_err(Error::internal)?;
-        let stamp = Stamp { event: columns.events.value(row), known, log, row: number };
-        // What the log has was taken, whatever has been set since.
-        columns.put(row, stamp, &mut packed, |_| Ok(()))?;
-    }
+    let stamp = |row: usize| Ok((known, log, u32::try_from(row).map_err(Error::internal)?));
+    pack_all(shape, batch, stamp, &mut packed)?;
     Ok(packed)
+}
+
+/// Packs rows as they were pushed: since when each is known, where in the log it stood, and which
+/// row of its push it was. What was taken once is taken again, whatever has been set since.
+pub(crate) fn pack_all(
+    shape: &Shape,
+    batch: &RecordBatch,
+    mut stamp: impl FnMut(usize) -> Result<(i64, u64, u32)>,
+    packed: &mut Batch,
+) -> Result<()> {
+    if shape.windows().is_some() {
+        // Tiles are added to in the order of the log, by whoever reads it.
+        return Ok(());
+    }
+    let stamps = (0..batch.num_rows()).map(&mut stamp).collect::<Result<Vec<_>>>()?;
+    let made = shape.ready.as_ref().map(|ready| ready.run(batch)).transpose()?;
+    let columns = Columns::of(shape, made.as_ref().map_or(batch, |made| &made.batch))?;
+    for row in 0..columns.events.len() {
+        let (known, log, number) = stamps[made.as_ref().map_or(row, |made| made.row(row))];
+        let stamp = Stamp { event: columns.events.value(row), known, log, row: number };
+        columns.put(row, stamp, packed, |_| Ok(()))?;
+    }
+    Ok(())
 }
 
 /// Which rows of a source are brought.
@@ -38,6 +56,8 @@ pub(crate) struct Within {
     pub(crate) end: i64,
     /// What is known by now.
     pub(crate) now: i64,
+    /// The place of all of them: greater with everything that is brought later.
+    pub(crate) log: u64,
     /// The most that the values of one row may take.
     pub(crate) max_row: ByteSize,
 }
@@ -58,18 +78,21 @@ pub(crate) fn pack_some(
     first: u64,
     packed: &mut Batch,
 ) -> Result<u64> {
-    let columns = Columns::of(shape, batch)?;
+    let made = shape.ready.as_ref().map(|ready| ready.run(batch)).transpose()?;
+    let columns = Columns::of(shape, made.as_ref().map_or(batch, |made| &made.batch))?;
     let mut count = 0;
-    for row in 0..batch.num_rows() {
-        let (event, known) = (columns.events.value(row), known.value(row));
+    for row in 0..columns.events.len() {
+        let own = made.as_ref().map_or(row, |made| made.row(row));
+        let (event, known) = (columns.events.value(row), known.value(own));
         if within.holds(event, known) {
-            let place = u32::try_from(first + row as u64).unwrap_or(u32::MAX);
-            columns.put(row, Stamp { event, known, log: 0, row: place }, packed, |size| {
+            let place = u32::try_from(first + own as u64).unwrap_or(u32::MAX);
+            let stamp = Stamp { event, known, log: within.log, row: place };
+            columns.put(row, stamp, packed, |size| {
                 let most = within.max_row;
                 if size as u64 <= most.bytes() {
                     return Ok(());
                 }
-                let (place, size) = (first + row as u64, ByteSize::from_bytes(size as u64));
+                let (place, size) = (first + own as u64, ByteSize::from_bytes(size as u64));
                 let text = format!(
                     "row {place} of the source takes {size}; allowed: {most} \
                      (`features.online.max_row`)"

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use falaj_base::{ByteSize, Ctx, Error, Page, PageQuery, Resource, Result, code};
 use falaj_governance::residency::on_record;
@@ -19,8 +20,9 @@ use tokio::time::Instant;
 
 use super::id::TrainingSetId;
 use super::set::{State, Task, TrainingSet, resource};
-use super::spec::{Chosen, Wanted, What, Work};
+use super::spec::{Chosen, Register, Wanted, What, Work};
 use super::{columns, join, store};
+use crate::definition::columns::{authorize_columns, column_resources};
 use crate::definition::form::{Form, Noun, Pick, ViewForm};
 use crate::definition::{self, ViewVersion};
 use crate::pages::not_a_page;
@@ -46,8 +48,12 @@ impl Features {
     ) -> Result<TrainingSet> {
         let id = self.new_training_set(ctx, project).await?;
         wanted.check()?;
-        let what = wanted.what();
+        let mut what = wanted.what();
         let views = self.choose(ctx, project, &what).await?;
+        if let Some(dataset) = wanted.register.clone() {
+            self.datasets()?.may_register(ctx, project, &dataset).await?;
+            what.register = Some(Register { dataset, by: ctx.principal.name.clone() });
+        }
         let moments = match (&wanted.moments, &wanted.moments_object) {
             (_, Some(object)) => self.moments_object(ctx, project, object, &what, &views).await?,
             (inline, _) => {
@@ -55,13 +61,16 @@ impl Features {
                     let time = name == what.time();
                     let key = || {
                         let keys = views.iter().flat_map(|(_, view)| view.form().keys());
-                        keys.into_iter().find(|key| key.name.as_str() == name).map(|key| key.kind)
+                        let inputs = views.iter().flat_map(|(_, view)| view.form().inputs());
+                        let request = inputs.filter(|it| it.feature.is_none()).map(|it| &it.column);
+                        let mut columns = keys.chain(request);
+                        columns.find(|column| column.name.as_str() == name).map(|it| it.kind)
                     };
                     if time { Some(Kind::One(Scalar::Timestamp)) } else { key() }
                 };
                 let columns = inline.iter().flatten();
                 let batch = columns::table(columns, kind)?;
-                self.moments_batch(project, &what, &views, batch).await?
+                self.moments_batches(project, &what, &views, batch.schema(), vec![batch]).await?
             }
         };
         let made = self.ask_for(ctx, project, id, (wanted.name, what), views, moments).await;
@@ -145,6 +154,16 @@ impl Features {
                 self.definition(ctx, project, Noun::View, &pick.view, Some(pick.version)).await?;
             let view = ViewVersion::of(&Arc::new(found))
                 .ok_or_else(|| Error::internal("a view that is none"))?;
+            for input in view.form().inputs().iter().filter_map(|input| input.feature.as_ref()) {
+                // Whoever reads what is computed could have read what it is computed from.
+                let (view, version) = (&input.view, Some(input.version));
+                let found = self.definition(ctx, project, Noun::View, view, version).await?;
+                let of = ViewVersion::of(&Arc::new(found));
+                let of = of.ok_or_else(|| Error::internal("a view that is none"))?;
+                let columns = std::iter::once(&input.feature);
+                authorize_columns(ctx, &FEATURE_READ, project, &of, columns).await?;
+            }
+            authorize_columns(ctx, &FEATURE_READ, project, &view, pick.features.iter()).await?;
             let full = what.full_feature_names;
             let column = |feature: &crate::name::FeatureName| {
                 if full { format!("{}__{feature}", pick.view) } else { feature.to_string() }
@@ -175,18 +194,21 @@ impl Features {
         Ok(Moments::Object(found))
     }
 
-    /// Stores moments that came as they are.
-    pub(crate) async fn moments_batch(
+    /// Stores moments that came as they are. Each batch is let go once it is written.
+    pub(crate) async fn moments_batches(
         &self,
         project: &Project,
         what: &What,
         views: &[(Chosen, ViewVersion)],
-        batch: RecordBatch,
+        schema: SchemaRef,
+        batches: Vec<RecordBatch>,
     ) -> Result<Moments> {
-        join::check(batch.schema_ref(), what, sides(views))?;
+        join::check(&schema, what, sides(views))?;
         let written = blocking(move || {
-            let mut writer = RecordWriter::new(Vec::new(), batch.schema(), Layout::default())?;
-            writer.write(&batch)?;
+            let mut writer = RecordWriter::new(Vec::new(), schema, Layout::default())?;
+            for batch in batches {
+                writer.write(&batch)?;
+            }
             Ok(Bytes::from(writer.close()?))
         });
         let content = written.await?;
@@ -321,14 +343,27 @@ impl Features {
     /// The views that a set is made of, as they are authorised.
     async fn views_of(&self, project: &Project, set: &TrainingSet) -> Result<Vec<Resource>> {
         let catalog = self.catalog(project.id).await?;
-        let resource = |it: &Chosen| {
-            let view = catalog.view(&it.pick.view);
+        let resource = |name: &crate::name::FeatureName| {
+            let view = catalog.view(name);
             view.map_or_else(
-                || definition::resource(project, Noun::View, &it.pick.view, true),
+                || definition::resource(project, Noun::View, name, true),
                 |view| view.resource(project),
             )
         };
-        Ok(set.features.iter().map(resource).collect())
+        let mut names: Vec<_> = set.features.iter().map(|it| it.pick.view.clone()).collect();
+        for name in names.clone() {
+            // What is computed is made of what it is computed from.
+            let view = catalog.view(&name);
+            let inputs = view.iter().flat_map(|view| view.form().inputs());
+            names.extend(inputs.filter_map(|it| it.feature.as_ref()).map(|it| it.view.clone()));
+        }
+        let mut resources: Vec<Resource> = names.iter().map(resource).collect();
+        for chosen in &set.features {
+            if let Some(view) = catalog.view(&chosen.pick.view) {
+                resources.extend(column_resources(project, &view, &chosen.pick.features));
+            }
+        }
+        Ok(resources)
     }
 
     /// The training sets of a project that the caller may see, the newest first.

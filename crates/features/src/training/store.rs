@@ -1,12 +1,13 @@
 //! Training sets in the database.
 
-use falaj_base::{BlobId, Error, ProjectId, Result, Timestamp};
+use falaj_base::{BlobId, Error, ProjectId, Result, TenantId, Timestamp};
 use falaj_store::db::{Row, Tx, params};
 
 use super::id::TrainingSetId;
 use super::set::{State, Task, TrainingSet};
 use super::spec::{Chosen, Work};
 use crate::definition::VersionId;
+use crate::name::FeatureName;
 
 /// `work` is what was asked for, with every name resolved; `moments` the file of what it is asked
 /// about. Which versions of views a set is made of stands in rows of its own, to be found from there.
@@ -65,13 +66,24 @@ pub(super) fn waiting_of(tx: &mut Tx<'_>, project: ProjectId) -> Result<usize> {
     tx.query_one(sql, &params![project])?.get("n")
 }
 
-/// The next that waits, after one.
-pub(super) fn next(tx: &mut Tx<'_>, after: Option<TrainingSetId>) -> Result<Option<Task>> {
-    let after = after.map(|id| id.to_string()).unwrap_or_default();
+/// The most that are looked at when the next is chosen.
+const LOOKED_AT: usize = 10_000;
+
+/// Those that wait, the oldest first.
+pub(super) fn waiting(tx: &mut Tx<'_>) -> Result<Vec<(TenantId, TrainingSetId)>> {
+    let rows = tx.query(
+        "SELECT tenant, id FROM training_set WHERE state = 'waiting' ORDER BY id LIMIT $1",
+        &params![LOOKED_AT],
+    )?;
+    rows.iter().map(|row| Ok((row.get("tenant")?, row.get("id")?))).collect()
+}
+
+/// One that waits, with all that is needed to make it.
+pub(super) fn task(tx: &mut Tx<'_>, id: TrainingSetId) -> Result<Option<Task>> {
     let row = tx.query_opt(
         "SELECT id, project, tenant, work, moments, attempts FROM training_set
-         WHERE state = 'waiting' AND id > $1 ORDER BY id LIMIT 1",
-        &params![after],
+         WHERE state = 'waiting' AND id = $1",
+        &params![id],
     )?;
     let read = |row: Row| {
         let work: String = row.get("work")?;
@@ -155,6 +167,45 @@ pub(crate) fn made_of(tx: &mut Tx<'_>, view: VersionId) -> Result<Vec<TrainingSe
         &params![view, SHOWN],
     )?;
     rows.iter().map(|row| row.get("training_set")).collect()
+}
+
+/// The files of those that are made of any of these versions of views.
+pub(crate) fn files_of(
+    tx: &mut Tx<'_>,
+    views: &[VersionId],
+) -> Result<Vec<(TrainingSetId, TenantId, BlobId)>> {
+    let mut found = Vec::new();
+    for view in views {
+        let rows = tx.query(
+            "SELECT s.id, s.tenant, s.blob FROM training_set_view AS v
+             JOIN training_set AS s ON s.id = v.training_set
+             WHERE v.view = $1 AND s.state = 'ready' AND s.blob IS NOT NULL",
+            &params![*view],
+        )?;
+        for row in &rows {
+            found.push((row.get("id")?, row.get("tenant")?, row.get("blob")?));
+        }
+    }
+    Ok(found)
+}
+
+/// Those that are made of any version of a view, the newest first: which version, and their digests.
+pub(crate) fn of_view(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    view: &FeatureName,
+    limit: usize,
+) -> Result<Vec<(TrainingSetId, i64, Option<String>)>> {
+    let rows = tx.query(
+        "SELECT t.id, v.version, t.digest FROM feature_version AS v
+             JOIN training_set_view AS m ON m.view = v.id
+             JOIN training_set AS t ON t.id = m.training_set
+         WHERE v.project = $1 AND v.noun = 'view' AND v.name = $2
+         ORDER BY t.id DESC LIMIT $3",
+        &params![project, view.as_str(), limit],
+    )?;
+    let one = |row: &Row| Ok((row.get("id")?, row.get("version")?, row.get("digest")?));
+    rows.iter().map(one).collect()
 }
 
 fn read(row: &Row) -> Result<TrainingSet> {

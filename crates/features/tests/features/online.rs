@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::world::{Answer, World, answer, ok};
 
-const DRIVERS: &str = r#"
+pub(crate) const DRIVERS: &str = r#"
 [[entity]]
 name = "driver"
 join_keys = [{ name = "driver_id", type = "int64" }]
@@ -53,7 +53,7 @@ features = ["stats:trips", "days:trips"]
 "#;
 
 /// Runs a test on each engine, with each kind of online store that there is a server for.
-async fn each<F: AsyncFn(World)>(suite: F) {
+pub(crate) async fn each<F: AsyncFn(World)>(suite: F) {
     super::world::each(async |world: World| {
         world.apply(DRIVERS).await;
         suite(world).await;
@@ -67,7 +67,7 @@ async fn each<F: AsyncFn(World)>(suite: F) {
         let mut config = FeaturesConfig::default();
         config.online.redis.url = Secret::new(url.clone());
         config.online.redis.prefix = format!("features-{}-{count}:", std::process::id());
-        let world = world.with(&server(&world, config, world.folder.path()));
+        let world = world.server(config, world.folder.path());
         world.apply(DRIVERS).await;
         suite(world).await;
     })
@@ -80,17 +80,17 @@ fn server(world: &World, config: FeaturesConfig, data_dir: &Path) -> Features {
     Features::new(config, world.db.clone(), objects, reads, data_dir)
 }
 
-async fn feast(world: &World, path: &str, body: Value) -> Answer {
+pub(crate) async fn feast(world: &World, path: &str, body: Value) -> Answer {
     let response = world.ask_at(Ctx::system("tester"), "default", Method::POST, path, &body).await;
     answer(response).await
 }
 
-async fn online(world: &World, features: Value, entities: Value) -> Value {
+pub(crate) async fn online(world: &World, features: Value, entities: Value) -> Value {
     ok(world.post("/online", json!({ "features": features, "entities": entities })).await)
 }
 
 /// A row of `stats`.
-fn row(driver: i64, time: &str, trips: Value) -> Value {
+pub(crate) fn row(driver: i64, time: &str, trips: Value) -> Value {
     json!({
         "view": "stats",
         "columns": {
@@ -344,7 +344,7 @@ async fn every_view_is_authorised() {
 }
 
 #[tokio::test]
-async fn a_version_has_rows_of_its_own_and_services_keep_theirs() {
+async fn versions_of_the_same_rows_share_them_and_others_have_their_own() {
     each(async |world: World| {
         ok(world.post("/push", row(1, "2026-05-01T11:00:00Z", json!(7))).await);
         let key = json!({ "view": "days", "columns": { "driver_id": [1], "weekday": ["mon"],
@@ -354,22 +354,35 @@ async fn a_version_has_rows_of_its_own_and_services_keep_theirs() {
         let service = json!({ "service": "ranking", "entities": ids });
         let found = ok(world.post("/online", service.clone()).await);
         assert_eq!(found["values"], json!([[7, 2], [7, null]]));
-        world.apply(&DRIVERS.replace("ttl = \"1d\"", "ttl = \"2d\"")).await;
+        let longer = DRIVERS.replace("ttl = \"1d\"", "ttl = \"2d\"");
+        let report = world.apply(&longer).await;
+        let told = |report: &Value| {
+            let all = report["definitions"].as_array().unwrap().clone();
+            all.into_iter().find(|it| it["name"] == "stats").unwrap()["keeps_rows"].clone()
+        };
+        assert_eq!(told(&report), true);
         let one = json!({ "driver_id": [1] });
         let latest = online(&world, json!(["stats:trips"]), one.clone()).await;
-        assert_eq!(latest["status"], json!(["m"]), "the new version has no rows yet");
-        let before = online(&world, json!(["stats@1:trips"]), one.clone()).await;
-        assert_eq!(before["values"], json!([[7]]));
+        assert_eq!(latest["values"], json!([[7]]), "the rows are the same, for longer");
         ok(world.post("/push", row(1, "2026-05-01T11:00:00Z", json!(8))).await);
-        let latest = online(&world, json!(["stats:trips"]), one.clone()).await;
-        assert_eq!(latest["values"], json!([[8]]));
-        let before = online(&world, json!(["stats@1:trips"]), one.clone()).await;
-        assert_eq!(before["values"], json!([[7]]));
-        let both = online(&world, json!(["stats@1:trips", "stats:trips"]), one).await;
+        let both = online(&world, json!(["stats@1:trips", "stats:trips"]), one.clone()).await;
         assert_eq!(both["features"], json!(["stats@1:trips", "stats@2:trips"]));
-        assert_eq!(both["values"], json!([[7, 8]]));
+        assert_eq!(both["values"], json!([[8, 8]]));
+        world.clock.advance(Duration::from_hours(30));
+        let both = online(&world, json!(["stats@1:trips", "stats:trips"]), one.clone()).await;
+        assert_eq!(both["status"], json!(["ep"]), "each has its own time to live");
         let found = ok(world.post("/online", service).await);
         assert_eq!(found["features"], json!(["stats:trips", "days:trips"]));
+        // Other rows: the new version begins without any, and says so.
+        let more = longer.replace(
+            "{ name = \"trips\", type = \"int64\" },",
+            "{ name = \"trips\", type = \"int64\" }, { name = \"stars\", type = \"int64\" },",
+        );
+        assert_eq!(told(&world.apply(&more).await), false);
+        let latest = online(&world, json!(["stats:trips", "stats:stars"]), one.clone()).await;
+        assert_eq!(latest["status"], json!(["mm"]));
+        let before = online(&world, json!(["stats@2:trips"]), one).await;
+        assert_eq!(before["values"], json!([[8]]));
     })
     .await;
 }

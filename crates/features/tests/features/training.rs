@@ -109,14 +109,18 @@ impl Lake {
         lake
     }
 
+    /// Writes a file of it anew.
+    pub(crate) fn rewrite(&self, name: &str, rows: &[Row]) {
+        write(&self.0.path().join(name), &batch(rows));
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
     pub(crate) fn config(&self) -> FeaturesConfig {
-        let root = SourceRoot {
-            name: "lake".parse().unwrap(),
-            path: self.0.path().to_owned(),
-            tenant: "default".parse().unwrap(),
-            project: None,
-            zone: None,
-        };
+        let [name, tenant] = ["lake", "default"].map(|name| name.parse().unwrap());
+        let root = SourceRoot::folder(name, self.0.path().to_owned(), tenant);
         FeaturesConfig {
             source_roots: vec![root],
             // Nothing runs beside the test: it makes what it asked for itself.

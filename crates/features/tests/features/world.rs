@@ -1,11 +1,13 @@
 //! Features and what they stand on, called as a client would.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
 use axum::{Extension, Router};
 use falaj_base::{Action, Clock, Ctx, Error, Gate, Name, Principal, RequestInfo, Resource, Result};
+use falaj_catalog::{Datasets, DatasetsConfig};
 use falaj_features::definition::{Catalog, ViewVersion};
 use falaj_features::name::FeatureName;
 use falaj_features::source::{FoundObject, ProjectObjects};
@@ -29,6 +31,7 @@ pub(crate) type Answer = (u16, Value);
 pub(crate) struct World {
     pub(crate) clock: Clock,
     pub(crate) db: Db,
+    datasets: Datasets,
     pub(crate) features: Features,
     router: Router,
     tenancy: Tenancy,
@@ -59,6 +62,7 @@ impl World {
             ("epoch", epoch::MIGRATIONS),
             ("residency", residency::MIGRATIONS),
             ("tenancy", tenancy::MIGRATIONS),
+            ("catalog", falaj_catalog::MIGRATIONS),
             ("features", falaj_features::MIGRATIONS),
         ]);
         db.migrate(&modules).await.unwrap();
@@ -74,11 +78,20 @@ impl World {
         let tenancy = Tenancy::new(db.clone(), epoch.clone(), local);
         tenancy.ensure_default().await.unwrap();
         let reads = ReadLog::new(db.clone(), 1000, 100);
+        let datasets = Datasets::new(
+            DatasetsConfig::default(),
+            db.clone(),
+            objects.clone(),
+            reads.clone(),
+            tenancy.clone(),
+            folder.path(),
+        );
         let features = Features::new(config, db.clone(), objects, reads, folder.path());
         features.connect(tenancy.clone(), Arc::new(NoObjects));
+        features.connect_datasets(datasets.clone());
         let places = Places::new(tenancy.clone(), epoch);
         let router = router(&features, &places);
-        Self { clock, db, features, router, tenancy, places, folder }
+        Self { clock, db, datasets, features, router, tenancy, places, folder }
     }
 
     /// The same world with another server in it.
@@ -86,12 +99,40 @@ impl World {
         Self {
             clock: self.clock.clone(),
             db: self.db.clone(),
+            datasets: self.datasets.clone(),
             features: features.clone(),
             router: router(features, &self.places),
             tenancy: self.tenancy.clone(),
             places: self.places.clone(),
             folder: tempfile::tempdir().unwrap(),
         }
+    }
+
+    /// Another server in the same world, with its own file in this folder.
+    pub(crate) fn server(&self, config: FeaturesConfig, data_dir: &Path) -> Self {
+        let (objects, reads) = (self.features.objects().clone(), self.features.reads().clone());
+        let features = Features::new(config, self.db.clone(), objects, reads, data_dir);
+        features.connect(self.tenancy.clone(), Arc::new(NoObjects));
+        self.with(&features)
+    }
+
+    pub(crate) async fn delete_project(&self, name: &str) -> Result<()> {
+        let (tenant, name) = (Name::new("default").unwrap(), Name::new(name).unwrap());
+        self.tenancy.delete_project(&Ctx::system("test"), tenant, name).await
+    }
+
+    /// Declares a zone of another jurisdiction.
+    pub(crate) async fn make_zone(&self, name: &str) {
+        let name = Name::new(name).unwrap();
+        Residency::new(self.db.clone()).ensure(name, "XX".to_owned()).await.unwrap();
+    }
+
+    pub(crate) async fn execute(&self, sql: &'static str) {
+        self.db.write(move |tx: &mut Tx<'_>| tx.execute(sql, &[])).await.unwrap();
+    }
+
+    pub(crate) fn datasets(&self) -> Datasets {
+        self.datasets.clone()
     }
 
     /// Lets one of the domain's workers do its work.
