@@ -42,7 +42,7 @@ pub fn rows(view: &ViewForm) -> SchemaRef {
     let keys = view.keys();
     let keys = keys.iter().map(|key| Field::new(key.name.as_str(), arrow(key.kind), false));
     let fields =
-        view.fields.iter().map(|field| Field::new(field.name.as_str(), arrow(field.kind), true));
+        view.columns().iter().map(|field| Field::new(field.name.as_str(), arrow(field.kind), true));
     let event = Field::new(view.event_time.as_str(), moment(), false);
     Arc::new(Schema::new(keys.chain(fields).chain([event]).collect::<Vec<_>>()))
 }

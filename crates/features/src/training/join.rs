@@ -14,12 +14,21 @@ use falaj_base::{Error, Result, code};
 use falaj_tables::{Layout, Part, RecordWriter, Table};
 
 use super::spec::{Chosen, What};
-use crate::offline::{Gathered, Latest, MOST, Moments, Rules};
+use crate::definition::form::ViewForm;
+use crate::offline::{Gathered, Latest, MOST, Moments, Rules, least};
 use crate::schema::{self, moment};
 use crate::source::{History, Stop, fits};
+use crate::transform::Ready;
+use crate::transform::derived::Derived;
+use crate::transform::moments::Asked;
 
 /// Rows that are written at a time.
 const ROWS: usize = 65_536;
+/// How hard the result is packed: it is made once and read a few times.
+const LEVEL: i32 = 1;
+/// What a moment takes while its answers are looked for, beside its own columns: its time and place
+/// among those of its key, the best row so far, and where that is to go.
+const ASKING: usize = 112;
 
 /// A view's part of a training set.
 pub(crate) struct Side {
@@ -27,12 +36,19 @@ pub(crate) struct Side {
     pub(crate) history: History,
     pub(crate) keys: Vec<String>,
     pub(crate) ttl: Option<i64>,
+    pub(crate) view: ViewForm,
+    /// How its features are made, if they are not columns of its rows.
+    pub(crate) ready: Option<Ready>,
+    /// Whether it is only there for others to be computed from.
+    pub(crate) hidden: bool,
 }
 
 pub(crate) struct Join {
     pub(crate) moments: Table,
     pub(crate) what: What,
+    /// Those that are hidden stand last.
     pub(crate) sides: Vec<Side>,
+    pub(crate) derived: Vec<Derived>,
     pub(crate) rows_at_once: usize,
     pub(crate) memory: usize,
     pub(crate) stop: Stop,
@@ -43,7 +59,7 @@ pub(crate) struct Join {
 pub(crate) fn check<'a>(
     moments: &Schema,
     what: &What,
-    views: impl Iterator<Item = (&'a Chosen, &'a crate::definition::form::ViewForm)>,
+    views: impl Iterator<Item = (&'a Chosen, &'a ViewForm)>,
 ) -> Result<()> {
     let found = |column: &str| {
         let names = || moments.fields().iter().map(|it| it.name().as_str()).take(50);
@@ -69,6 +85,13 @@ pub(crate) fn check<'a>(
                 return Err(Error::invalid(format!("moments.{}", key.name), there, wanted));
             }
         }
+        for input in view.inputs().iter().filter(|input| input.feature.is_none()) {
+            let (name, wanted) = (&input.column.name, schema::arrow(input.column.kind));
+            let there = found(name.as_str())?;
+            if !fits(there, &wanted) {
+                return Err(Error::invalid(format!("moments.{name}"), there, wanted));
+            }
+        }
         names.extend(chosen.columns.iter().map(String::as_str));
     }
     names.sort_unstable();
@@ -84,26 +107,43 @@ impl Join {
     fn schema(&self) -> Result<SchemaRef> {
         let mut fields: Vec<Field> =
             self.moments.schema().fields().iter().map(|it| Field::clone(it)).collect();
-        for side in &self.sides {
+        for side in self.sides.iter().filter(|side| !side.hidden) {
             let types = side.history.schema(&side.chosen.pick.features)?;
             for (name, field) in side.chosen.columns.iter().zip(types.fields()) {
                 fields.push(Field::new(name, field.data_type().clone(), true));
             }
         }
+        for derived in &self.derived {
+            fields.extend(derived.fields()?);
+        }
         Ok(Arc::new(Schema::new(fields)))
+    }
+
+    /// How many moments are joined at a time: as many as what answers them has room for, at least
+    /// if no answer is of unusual length.
+    fn most_rows(&self) -> Result<usize> {
+        let mut row = 0;
+        for side in &self.sides {
+            let types = side.history.schema(&side.chosen.pick.features)?;
+            row += types.fields().iter().map(|field| least(field.data_type())).sum::<usize>();
+        }
+        let fitting = self.memory.min(MOST) / row.max(1);
+        Ok(self.rows_at_once.min(fitting).max(1))
     }
 
     /// Writes the result as a Parquet file; tells how many rows it has.
     pub(crate) fn run<W: Write + Send>(&self, out: W) -> Result<u64> {
         let schema = self.schema()?;
-        let mut writer = RecordWriter::new(out, schema.clone(), Layout::default())?;
+        let layout = Layout { level: LEVEL, ..Layout::default() };
+        let mut writer = RecordWriter::new(out, schema.clone(), layout)?;
         writer.note("falaj.training-set", "1");
-        let part = Part { columns: None, groups: None, rows_at_once: ROWS };
+        let most = self.most_rows()?;
+        let part = Part { columns: None, groups: None, rows_at_once: ROWS.min(most) };
         let (mut slice, mut rows, mut bytes, mut done) = (Vec::new(), 0, 0, 0);
         for batch in self.moments.records(&part)? {
             let batch = batch?;
-            let size = batch.get_array_memory_size();
-            let full = rows >= self.rows_at_once || bytes + size > self.memory.min(MOST);
+            let size = batch.get_array_memory_size() + ASKING * batch.num_rows();
+            let full = rows + batch.num_rows() > most || bytes + size > self.memory.min(MOST);
             if full && !slice.is_empty() {
                 done += self.whole(&schema, std::mem::take(&mut slice), done, &mut writer)?;
                 (rows, bytes) = (0, 0);
@@ -165,13 +205,38 @@ impl Join {
 
     /// The features of all sides; none if they take too much memory.
     fn answers(&self, moments: &RecordBatch) -> Result<Option<Vec<ArrayRef>>> {
-        let (mut columns, mut left) = (Vec::new(), self.memory);
+        let (mut columns, mut inputs, mut left) = (Vec::new(), Vec::new(), self.memory);
+        let mut asked: Option<(&[String], Moments)> = None;
         for side in &self.sides {
-            let Some((found, rest)) = self.side(side, moments, left)? else { return Ok(None) };
-            columns.extend(found);
+            // Views of the same entities are asked the same.
+            let found = if let Some(ready) = &side.ready {
+                self.transformed(side, ready, moments, left)?
+            } else {
+                let same = asked.take().filter(|(keys, _)| *keys == side.keys);
+                let known = same.map_or_else(|| self.asked(side, moments), |(_, it)| Ok(it))?;
+                let (_, known) = asked.insert((&side.keys, known));
+                self.side(side, known, left)?
+            };
+            let Some((found, rest)) = found else { return Ok(None) };
             left = rest;
+            if side.hidden {
+                inputs.push(found);
+            } else {
+                columns.extend(found);
+            }
+        }
+        for derived in &self.derived {
+            columns.extend(derived.run(moments, &inputs)?);
         }
         Ok(Some(columns))
+    }
+
+    /// Who is asked about, and when, as far as a side is concerned.
+    fn asked(&self, side: &Side, moments: &RecordBatch) -> Result<Moments> {
+        let keys = side.keys.iter().map(|key| Ok((key.as_str(), column(moments, key)?.clone())));
+        let keys = keys.collect::<Result<Vec<_>>>()?;
+        let time = column(moments, self.what.time())?;
+        Moments::new(&keys, (self.what.time(), time.as_ref()))
     }
 
     /// A row without a time cannot be answered, and is not passed over either.
@@ -184,23 +249,43 @@ impl Join {
         })
     }
 
+    fn rules(&self, side: &Side) -> Rules {
+        Rules {
+            ttl: side.ttl,
+            known_by: self.what.as_of.map(falaj_base::Timestamp::micros),
+            hindsight: self.what.hindsight,
+        }
+    }
+
+    /// The same of a side whose features are made of its rows.
+    fn transformed(
+        &self,
+        side: &Side,
+        ready: &Ready,
+        moments: &RecordBatch,
+        memory: usize,
+    ) -> Result<Option<(Vec<ArrayRef>, usize)>> {
+        let asked = Asked {
+            view: &side.view,
+            history: &side.history,
+            features: &side.chosen.pick.features,
+            moments,
+            time: self.what.time(),
+            rules: self.rules(side),
+            memory,
+            stop: &self.stop,
+        };
+        asked.answer(ready)
+    }
+
     /// The features of a side and how much memory is left; none if that is not enough.
     fn side(
         &self,
         side: &Side,
-        moments: &RecordBatch,
+        asked: &Moments,
         memory: usize,
     ) -> Result<Option<(Vec<ArrayRef>, usize)>> {
-        let keys = side.keys.iter().map(|key| Ok((key.as_str(), column(moments, key)?.clone())));
-        let keys = keys.collect::<Result<Vec<_>>>()?;
-        let time = column(moments, self.what.time())?;
-        let asked = Moments::new(&keys, (self.what.time(), time.as_ref()))?;
-        let rules = Rules {
-            ttl: side.ttl,
-            known_by: self.what.as_of.map(falaj_base::Timestamp::micros),
-            hindsight: self.what.hindsight,
-        };
-        let mut latest = Latest::new(&asked, rules);
+        let mut latest = Latest::new(asked, self.rules(side));
         let names: Vec<&str> = side.keys.iter().map(String::as_str).collect();
         side.history.stamps(&self.stop, |stamps| {
             let keys: Vec<_> = names.iter().copied().zip(stamps.keys).collect();
@@ -209,7 +294,7 @@ impl Join {
         })?;
         let features = &side.chosen.pick.features;
         let mut gathered = Gathered::new(latest.finish(), side.history.schema(features)?, memory);
-        if !gathered.is_complete() {
+        if !gathered.is_complete() && gathered.left().is_some() {
             side.history.values(features, &self.stop, |batch| {
                 gathered.add(batch)?;
                 Ok(!gathered.is_complete() && gathered.left().is_some())
