@@ -2,10 +2,10 @@
 
 import pathlib
 import time
+import uuid
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import load_file_io
 from pyiceberg.manifest import (DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry,
                                 ManifestEntryStatus, ManifestWriterV2, write_manifest_list)
 from pyiceberg.table.metadata import TableMetadataUtil
@@ -80,8 +80,7 @@ def commit(table, files):
     raw["current-snapshot-id"], raw["last-sequence-number"], raw["last-updated-ms"] = snapshot_id, sequence, now
     raw["refs"]["main"]["snapshot-id"] = snapshot_id
     raw["snapshot-log"].append({"snapshot-id": snapshot_id, "timestamp-ms": now})
-    path = f"{location}/metadata/{99000 + sequence:05}-by-hand.metadata.json"
+    path = f"{location}/metadata/{99000 + sequence:05}-{uuid.uuid4()}.metadata.json"
     made = TableMetadataUtil.parse_obj(raw)
     local(path).write_text(made.model_dump_json(by_alias=True))
-    load_file_io({}, path)
     return path

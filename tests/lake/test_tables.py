@@ -91,7 +91,7 @@ url = "{self.url}"
 tenant = "default"
 zone = "elsewhere"
 """)
-        self.server = Server(folder / "server", FALAJ_CONFIG=str(config)).start()
+        self.server = Server(folder, FALAJ_CONFIG=str(config)).start()
         self.admin = self.server.client(self.server.admin_token())
 
     def sql(self, text):
