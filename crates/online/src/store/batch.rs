@@ -1,7 +1,7 @@
 //! Rows to be applied together, one for each key.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 
 use crate::key::Key;
 use crate::row::rank;

@@ -132,20 +132,21 @@ impl Embedded {
         {
             let mut table = transaction.open_table(ROWS).map_err(failed)?;
             for (key, row) in &rows {
-                let there = table.get(key.bytes()).map_err(failed)?;
-                let order = there.map_or(Greater, |there| rank(row).cmp(&rank(there.value())));
-                if order == Greater {
-                    table.insert(key.bytes(), &row[..]).map_err(failed)?;
-                    changed.push(key);
+                // Nearly always the newcomer is greater. It takes the place at once, since to look
+                // first is half of the work, and where it is not what was there is put back.
+                let there = table.insert(key.bytes(), &row[..]).map_err(failed)?;
+                let order = there.as_ref().map_or(Greater, |it| rank(row).cmp(&rank(it.value())));
+                let back = there.filter(|_| order != Greater).map(|it| it.value().to_vec());
+                match back {
+                    Some(back) => drop(table.insert(key.bytes(), &back[..]).map_err(failed)?),
+                    None => changed.push(key),
                 }
                 placed += usize::from(order != Less);
             }
         }
         transaction.commit().map_err(failed)?;
         self.renew()?;
-        for key in &changed {
-            self.0.hot.forget(key.bytes());
-        }
+        self.0.hot.forget_all(changed.iter().map(|key| key.bytes()));
         writer.unsettled += bytes;
         if writer.unsettled > UNSETTLED {
             let position = writer.settled;

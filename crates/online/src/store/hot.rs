@@ -97,6 +97,23 @@ impl Hot {
         drop(forgotten);
     }
 
+    /// Forgets rows, since others have taken their places.
+    pub(super) fn forget_all<'a>(&self, keys: impl ExactSizeIterator<Item = &'a [u8]>) {
+        if keys.len() < SHARDS {
+            return keys.for_each(|key| self.forget(key));
+        }
+        // Of many, most are not here: what is on its way here is stopped in every shard at once.
+        let mut empty = true;
+        for shard in &self.shards {
+            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            shard.age += 1;
+            empty &= shard.young.is_empty() && shard.old.is_empty();
+        }
+        if !empty {
+            keys.for_each(|key| self.forget(key));
+        }
+    }
+
     /// Forgets a row, since another has taken its place.
     pub(super) fn forget(&self, key: &[u8]) {
         let mut shard = self.shard(key).write().unwrap_or_else(PoisonError::into_inner);
@@ -162,6 +179,29 @@ mod tests {
         assert_eq!(hot.get(b"k"), Ok(row(2)));
         hot.forget(b"k");
         assert!(hot.get(b"k").is_err());
+    }
+
+    #[test]
+    fn of_many_none_stays_and_none_comes_late() {
+        let hot = Hot::new(1 << 20);
+        let keys: Vec<_> = (0..100_u32).map(u32::to_be_bytes).collect();
+        let ages: Vec<_> = keys.iter().map(|key| hot.get(key).unwrap_err()).collect();
+        for (key, age) in keys.iter().zip(&ages).take(50) {
+            hot.keep(key, &row(1), *age);
+        }
+        for few in [3, 100] {
+            hot.forget_all(keys[..few].iter().map(|key| &key[..]));
+            for (key, age) in keys[..few].iter().zip(&ages) {
+                hot.keep(key, &row(2), *age);
+                assert!(hot.get(key).is_err());
+            }
+        }
+        // Nothing was there, and yet what was on its way is not taken.
+        let hot = Hot::new(1 << 20);
+        let age = hot.get(&keys[0]).unwrap_err();
+        hot.forget_all(keys.iter().map(|key| &key[..]));
+        hot.keep(&keys[0], &row(3), age);
+        assert!(hot.get(&keys[0]).is_err());
     }
 
     #[test]
