@@ -56,11 +56,22 @@ BODIES = {
     ("post", f"{PROJECT}/model-approvals/{{approval}}/withdraw"): {},
     ("put", f"{PROJECT}/endpoints/{{name}}"): {"spec": {"variants": [{"name": "main", "model": "served"}]}},
     ("post", f"{PROJECT}/endpoints/{{name}}/rollback"): {},
+    ("post", "/api/datasets"): {"name": "fresh-dataset"},
+    ("put", "/api/datasets/{name}"): {"owner": "x"},
+    ("post", "/api/datasets/{name}/restore"): {},
+    ("post", "/api/datasets/{name}/versions"): {"files": ["0" * 64]},
+    ("post", "/api/datasets/{name}/rollback"): {"to": "1"},
+    ("put", "/api/datasets/{name}/tags/{tag}"): {"version": 1},
+    ("post", "/api/features/views/{name}/profile"): {},
+    ("post", "/api/features/views/{name}/check"): {"entities": 10},
     ("post", "/api/features/apply"): FEATURES,
     ("post", "/api/features/training-sets"): {
         "service": "thing", "moments": {"key": [1], "event_timestamp": ["2026-01-01T00:00:00Z"]}},
     ("post", "/api/features/online"): {"features": ["thing:value"], "entities": {"key": [1]}},
     ("post", "/api/features/push"): {"view": "thing", "columns": FEATURE_ROWS},
+    ("post", "/api/features/materialize"): {"views": ["thing"]},
+    ("post", "/api/features/materialize/{id}/cancel"): {},
+    ("delete", "/api/features/entities/{name}/rows"): {"keys": {"key": 1}},
     ("post", "/get-online-features"): {"feature_service": "thing", "entities": {"key": [1]}},
     ("post", "/push"): {"push_source_name": "thing", "df": FEATURE_ROWS},
     ("post", "/write-to-online-store"): {"feature_view_name": "thing", "df": FEATURE_ROWS},
@@ -69,7 +80,8 @@ BODIES = {
     ("post", f"{PROJECT}/endpoints/{{name}}/outcomes"): {
         "outcomes": [{"prediction": "01999d2c-0000-7000-8000-00000000000a", "value": 1.0}]},
 }
-RAW = {("put", "/v1/tenants/{tenant}/projects/{project}/objects/{name}"): b"bytes",
+RAW = {("post", "/api/datasets/{name}/files"): b"no Parquet",
+       ("put", "/v1/tenants/{tenant}/projects/{project}/objects/{name}"): b"bytes",
        ("post", f"{PROJECT}/endpoints/{{name}}/requests"): json.dumps(mlflow_bodies.ROWS).encode()}
 # Not walked: streams that last.
 ENDLESS = {("get", "/v1/events/stream"), ("get", "/v1/tenants/{tenant}/projects/{project}/runs/{run}/follow")}
@@ -101,6 +113,12 @@ def stage(tmp_path_factory):
     deployed = admin.put("/v1/tenants/walked/projects/lab/endpoints/thing",
                          json={"spec": {"variants": [{"name": "main", "model": "served", "version": 1}]}})
     assert deployed.status_code == 200, deployed.text
+    for path, sent in (("", {"json": {"name": "thing"}}), ("/thing/files?format=csv", {"data": b"key,value\n1,2\n"})):
+        answer = admin.post(f"/api/datasets{path}", **sent)
+        assert answer.status_code == 200, answer.text
+    ids |= {"sha256": answer.json()["sha256"], "tag": "gold"}
+    versioned = admin.post("/api/datasets/thing/versions", json={"files": [ids["sha256"]]})
+    assert versioned.status_code == 200, versioned.text
     declared = admin.post("/api/features/apply", json=FEATURES)
     assert declared.status_code == 200, declared.text
     yield server, admin, walker, ids

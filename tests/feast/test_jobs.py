@@ -132,6 +132,9 @@ def test_from_files_to_answers_on_the_command_line(stage):
     assert "row 2, trips" in falaj(server, "feature", "push", "now", str(folder / "bad.csv"), code=2)
     assert "--format" in falaj(server, "feature", "push", "now", str(folder / "lake"), code=2)
 
+    kept = admin.delete("/v1/tenants/default/projects/default")
+    assert kept.status_code == 409 and "features" in kept.json()["detail"], kept.text
+
     gone = json.loads(falaj(server, "feature", "erase", "driver", "--key", "driver_id=3", "--yes", "--output", "json"))
     assert (gone["state"], gone["online"], gone["log"]) == ("done", 2, 1), gone
     assert gone["sources"] == ["files"]

@@ -239,17 +239,6 @@ async fn what_waits_to_be_gathered_is_found_without_looking_at_the_rest() {
 }
 
 #[tokio::test]
-async fn a_project_with_definitions_is_kept_and_the_refusal_names_them() {
-    super::world::each(async |world: World| {
-        world.apply(DRIVERS).await;
-        let refused = world.delete_project("default").await.unwrap_err();
-        assert_eq!(refused.code().id, "in-use");
-        assert!(refused.message().contains("features"), "{}", refused.message());
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn nothing_outside_a_root_is_named_and_no_pipe_is_waited_for() {
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("secret-name.parquet"), b"x").unwrap();

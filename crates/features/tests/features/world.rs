@@ -116,11 +116,6 @@ impl World {
         self.with(&features)
     }
 
-    pub(crate) async fn delete_project(&self, name: &str) -> Result<()> {
-        let (tenant, name) = (Name::new("default").unwrap(), Name::new(name).unwrap());
-        self.tenancy.delete_project(&Ctx::system("test"), tenant, name).await
-    }
-
     /// Declares a zone of another jurisdiction.
     pub(crate) async fn make_zone(&self, name: &str) {
         let name = Name::new(name).unwrap();

@@ -87,7 +87,7 @@ async fn list(s: Arc<Features>, call: Call, asked: Pages) -> Result<Page<Job>> {
 }
 
 async fn show(s: Arc<Features>, call: Call, at: At, _: Nothing) -> Result<Job> {
-    s.visible_job(&call.ctx, &call.place, &at.id).await
+    s.visible_job(&call.ctx, &call.place, &at.id, &FEATURE_READ).await
 }
 
 async fn cancel(s: Arc<Features>, call: Call, at: At, _: Nothing) -> Result<Job> {

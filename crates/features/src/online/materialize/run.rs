@@ -42,7 +42,7 @@ const SAVED: Duration = Duration::from_secs(1);
 /// How often a job is begun without coming any further before it counts as failed.
 const ATTEMPTS: i64 = 5;
 /// Batches that wait to be applied.
-const WAITING: usize = 2;
+const WAITING: usize = 1;
 
 /// The jobs that this server runs. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Asking for jobs, seeing them, and calling them off.
 
-use falaj_base::{Ctx, Error, Page, PageQuery, Resource, Result, Timestamp, code};
+use falaj_base::{Action, Ctx, Error, Page, PageQuery, Resource, Result, Timestamp, code};
 use falaj_governance::residency::on_record;
 use falaj_governance::tenancy::Project;
 use falaj_store::db::Tx;
@@ -97,12 +97,14 @@ impl Features {
         found.ok_or_else(|| Error::not_found("materialisation", id))
     }
 
-    /// A job of the project whose views the caller may all read; *not there* otherwise.
+    /// A job of the project whose views the caller may all read; *not there* otherwise. To do
+    /// something with one that is not there takes what it would take if it were.
     pub(super) async fn visible_job(
         &self,
         ctx: &Ctx,
         project: &Project,
         text: &str,
+        action: &'static Action,
     ) -> Result<Job> {
         let missing = || Error::not_found("materialisation", text);
         let found = match text.parse::<JobId>() {
@@ -111,7 +113,7 @@ impl Features {
         };
         let Some(job) = found.filter(|job| job.project == project.id) else {
             let absent = Resource::absent("feature", text, project.scope());
-            ctx.authorize(&FEATURE_READ, &absent.with(project.attributes())).await?;
+            ctx.authorize(action, &absent.with(project.attributes())).await?;
             return Err(missing());
         };
         for view in self.views_of_job(project, &job).await? {
@@ -159,7 +161,7 @@ impl Features {
 
     /// Calls a job off. What it has brought stays.
     pub(super) async fn cancel_job(&self, ctx: &Ctx, project: &Project, text: &str) -> Result<Job> {
-        let job = self.visible_job(ctx, project, text).await?;
+        let job = self.visible_job(ctx, project, text, &FEATURE_WRITE).await?;
         let views = self.views_of_job(project, &job).await?;
         for view in &views {
             ctx.authorize(&FEATURE_WRITE, view).await?;
