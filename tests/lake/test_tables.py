@@ -673,3 +673,41 @@ def test_rows_are_pushed_on_top_of_a_table(stage):
     at = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=1)
     made = stage.set("both", [2, 3], [at, at])
     assert stage.download(made)["trips"].to_pylist() == [14, 1]
+
+
+def test_a_replaced_object_is_another(stage):
+    key = f"{stage.prefix}/replaced/x.parquet"
+    view, answer = stage.apply({"kind": "parquet", "path": "cloud/replaced/x.parquet"}, drivers(0, 1))
+    assert answer.status_code == 200, answer.text
+    digests = []
+    for count in (10, 20, 10):
+        data = io.BytesIO()
+        pq.write_table(drivers(0, count), data)
+        stage.s3().put_object(Bucket=stage.bucket, Key=key, Body=data.getvalue())
+        made = stage.set(view, list(range(20)), [START + datetime.timedelta(hours=1)] * 20)
+        assert stage.download(made)["trips"].null_count == 20 - count
+        (read,) = sources(made)
+        assert read["sha256"] == hashlib.sha256(data.getvalue()).hexdigest()
+        digests.append(made["digest"])
+    assert digests[0] == digests[2] != digests[1]
+
+
+def test_tables_are_served(stage, trips):
+    """The latest values, materialised from each kind of table."""
+    write_deltalake(str(stage.lake / "delta" / "served"), drivers(0, 10))
+    table, iceberg_source = iceberg(stage, "served")
+    table.append(drivers(0, 20))
+    count = deletes.equals(f"{table.location()}/data", "values.parquet", "driver_id", 1, [3], pa.int64())
+    deletes.commit(table, [("values.parquet", count, [1])])
+    for source, there in [({"kind": "delta", "path": "lake/delta/served"}, 9), (iceberg_source, 19),
+                          ({"kind": "postgres", "database": "warehouse", "table": "trips"}, 39)]:
+        view, answer = stage.apply(source, drivers(0, 1))
+        assert answer.status_code == 200, answer.text
+        window = {"start_ts": "2026-01-01T00:00:00Z", "end_ts": "2026-04-01T00:00:00Z", "feature_views": [view]}
+        answer = stage.admin.post("/materialize", json=window, timeout=120)
+        assert answer.status_code == 200, answer.text
+        asked = {"features": [f"{view}:trips"], "entities": {"driver_id": [3, there, 40]}}
+        found = stage.admin.post("/get-online-features", json=asked).json()
+        names = found["metadata"]["feature_names"]
+        gone = source["kind"] == "iceberg"
+        assert found["results"][names.index("trips")]["values"] == [None if gone else 21, there * 7, None]
