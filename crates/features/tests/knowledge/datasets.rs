@@ -9,7 +9,8 @@ use falaj_store::objects::Expected;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::world::{World, answer, each, ok};
+use super::world::{World, answer, ok};
+use super::{each, made};
 
 const TRIPS: &str = r#"
 [[entity]]
@@ -45,8 +46,7 @@ async fn put(world: &World, name: &str, csv: &'static str) {
 async fn trips(world: &World) -> (Value, Value) {
     let moments = json!({ "driver_id": [1], "event_timestamp": ["2026-05-01T11:30:00Z"] });
     let set = json!({ "features": ["stats:trips"], "moments": moments });
-    let made = ok(world.post("/training-sets", set).await);
-    assert_eq!(made["state"], "ready", "{made}");
+    let made = made(world, set).await;
     let sources = made["manifest"]["sources"].clone();
     (made, sources)
 }
@@ -89,7 +89,7 @@ async fn a_training_set_becomes_a_version_of_a_dataset() {
         let moments = json!({ "driver_id": [1, 2], "event_timestamp":
             ["2026-05-01T11:30:00Z", "2026-05-01T11:30:00Z"] });
         let wanted = json!({ "features": ["stats:trips"], "moments": moments, "register": "training" });
-        let made = ok(world.post("/training-sets", wanted.clone()).await);
+        let made = made(&world, wanted.clone()).await;
         let (datasets, ctx, project) = (world.datasets(), Ctx::system("tester"), world.project().await);
         let datasets: Datasets = datasets;
         let opened = datasets.open(&ctx, &project, "training", Default::default()).await.unwrap();

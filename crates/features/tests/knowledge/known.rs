@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use falaj_features::FeaturesConfig;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::world::{World, each, each_with, ok};
+use super::world::{World, ok};
+use super::{each, made};
 
 const DRIVERS: &str = r#"
 [[entity]]
@@ -50,8 +50,8 @@ async fn a_view_that_is_too_old_is_told_of_once_and_once_again_when_it_is_not() 
         world.apply(DRIVERS).await;
         push(&world, 1, 7, "2026-05-01T11:00:00Z").await;
         let fresh = ok(world.get("/views/stats/freshness").await);
-        assert_eq!(fresh["newest_event"], "2026-05-01T11:00:00Z");
-        assert_eq!(fresh["newest_known"], "2026-05-01T12:00:00Z");
+        assert_eq!(fresh["newest_event"], "2026-05-01T11:00:00.000000Z");
+        assert_eq!(fresh["newest_known"], "2026-05-01T12:00:00.000000Z");
         assert_eq!((&fresh["age_seconds"], &fresh["allowed"]), (&json!(3600.0), &json!("2h")));
         world.features.watch_freshness().await.unwrap();
         assert_eq!(told(&world, "feature.stale").await, 0);
@@ -61,7 +61,7 @@ async fn a_view_that_is_too_old_is_told_of_once_and_once_again_when_it_is_not() 
         }
         assert_eq!(told(&world, "feature.stale").await, 1);
         let stale = ok(world.get("/views/stats/freshness").await);
-        assert_eq!(stale["stale_since"], "2026-05-01T13:01:00Z");
+        assert_eq!(stale["stale_since"], "2026-05-01T13:01:00.000000Z");
         push(&world, 2, 1, "2026-05-01T13:00:00Z").await;
         for _ in 0..3 {
             world.features.watch_freshness().await.unwrap();
@@ -102,8 +102,8 @@ async fn statistics_are_counted_when_asked_for() {
         for (id, trips) in [(1, 7), (2, 9), (3, 9)] {
             push(&world, id, trips, "2026-05-01T11:00:00Z").await;
         }
-        let made = ok(world.post("/views/stats/profile", json!({})).await);
-        assert_eq!(made["rows"], 3);
+        let counted = ok(world.post("/views/stats/profile", json!({})).await);
+        assert_eq!(counted["rows"], 3);
         let kept = ok(world.get("/views/stats/statistics").await);
         let column = |name: &str| {
             let columns = kept["columns"].as_array().unwrap();
@@ -138,8 +138,8 @@ async fn a_column_that_one_may_not_read_is_refused_by_its_name() {
             assert_eq!(status, 404, "{body}");
             assert!(body["detail"].as_str().unwrap().contains("stats:income"), "{body}");
         }
-        let made = world.behind(&fence, Method::POST, "/training-sets", set(json!(["stats:trips"]))).await;
-        assert_eq!(ok(made)["features"][0]["features"], json!(["trips"]));
+        let some = world.behind(&fence, Method::POST, "/training-sets", set(json!(["stats:trips"]))).await;
+        assert_eq!(ok(some)["features"][0]["features"], json!(["trips"]));
         let online = |features: Value| json!({ "features": features, "entities": { "driver_id": [1] } });
         let (status, body) =
             world.behind(&fence, Method::POST, "/online", online(json!(["stats:income"]))).await;
@@ -148,7 +148,7 @@ async fn a_column_that_one_may_not_read_is_refused_by_its_name() {
         let trips = world.behind(&fence, Method::POST, "/online", online(json!(["stats:trips"]))).await;
         assert_eq!(ok(trips)["values"], json!([[7]]));
         // Nor is a set with it one that may be read.
-        let whole = ok(world.post("/training-sets", set(json!(["stats"]))).await);
+        let whole = made(&world, set(json!(["stats"]))).await;
         let path = format!("/training-sets/{}", whole["id"].as_str().unwrap());
         assert_eq!(world.behind(&fence, Method::GET, &path, Value::Null).await.0, 404);
         assert_eq!(world.behind(&fence, Method::GET, &format!("{path}/data"), Value::Null).await.0, 404);
@@ -162,7 +162,7 @@ async fn lineage_goes_up_and_down() {
         world.apply(DRIVERS).await;
         push(&world, 1, 7, "2026-05-01T11:00:00Z").await;
         let moments = json!({ "driver_id": [1], "event_timestamp": ["2026-05-01T11:30:00Z"] });
-        let set = ok(world.post("/training-sets", json!({ "service": "ranking", "moments": moments })).await);
+        let set = made(&world, json!({ "service": "ranking", "moments": moments })).await;
         let found = ok(world.get("/views/stats/lineage").await);
         assert_eq!(found["up"]["entities"], json!(["driver"]));
         assert_eq!(found["up"]["sources"][0]["name"], "live");
@@ -179,7 +179,7 @@ async fn lineage_goes_up_and_down() {
 
 #[tokio::test]
 async fn both_stores_are_compared() {
-    each_with(FeaturesConfig::default(), async |world: World| {
+    each(async |world: World| {
         world.apply(DRIVERS).await;
         for id in 0..50 {
             push(&world, id, id, "2026-05-01T11:00:00Z").await;

@@ -8,3 +8,23 @@ mod world;
 
 mod datasets;
 mod known;
+
+use falaj_base::HumanDuration;
+use falaj_features::FeaturesConfig;
+use serde_json::Value;
+use world::{World, ok};
+
+/// Runs a test on each engine, where nobody makes training sets but the test.
+async fn each<F: AsyncFn(World)>(suite: F) {
+    let config = FeaturesConfig { wait: HumanDuration::from_secs(0), ..FeaturesConfig::default() };
+    world::each_with(config, suite).await;
+}
+
+/// Asks for a training set, and makes it.
+async fn made(world: &World, wanted: Value) -> Value {
+    let asked = ok(world.post("/training-sets", wanted).await);
+    world.features.make_training_sets().await.unwrap();
+    let made = ok(world.get(&format!("/training-sets/{}", asked["id"].as_str().unwrap())).await);
+    assert_eq!(made["state"], "ready", "{made}");
+    made
+}
