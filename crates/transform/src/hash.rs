@@ -1,6 +1,6 @@
 //! A hash of bytes that is the same for ever: buckets and sketches are made of it and kept.
 //!
-//! FNV-1a, which takes bytes one by one, and then the finish of MurmurHash3, since the high bits of
+//! FNV-1a, which takes bytes one by one, and then the finish of `MurmurHash3`, since the high bits of
 //! the former alone are poor. It protects against nobody who chooses values to collide.
 
 /// The hash of some bytes.

@@ -162,6 +162,7 @@ fn transformed(view: &View, config: &FeaturesConfig) -> Result<()> {
         nothing("aggregates", !view.aggregates.is_empty(), allowed)?;
         nothing("known_time", view.known_time.is_some(), allowed)?;
         nothing("ttl", view.ttl.is_some(), allowed)?;
+        nothing("freshness", view.freshness.is_some(), allowed)?;
         if view.inputs.is_empty() || view.inputs.len() > config.max_fields {
             let allowed = format!("1 to {} (`features.max_fields`)", config.max_fields);
             return Err(Error::invalid("inputs", view.inputs.len(), allowed));

@@ -280,10 +280,13 @@ impl Shelf {
         if let Some(ready) = shape.windows() {
             let (at, batch) = (entry.at.micros(), entry.batch()?);
             let stamp = |row: usize| (at, log, u32::try_from(row).unwrap_or(u32::MAX));
-            return tiles::follow(store, &shape, ready, &batch, stamp).await;
+            let added = tiles::follow(store, &shape, ready, &batch, stamp).await;
+            return added.or_else(|error| passed_over(entry, error));
         }
-        let batch = pack(&shape, &entry.batch()?, entry.at.micros(), log)?;
-        store.apply(batch).await.map(drop)
+        match pack(&shape, &entry.batch()?, entry.at.micros(), log) {
+            Ok(batch) => store.apply(batch).await.map(drop),
+            Err(error) => passed_over(entry, error),
+        }
     }
 
     /// Applies a push that was just committed at this place.
@@ -368,4 +371,14 @@ impl Shelf {
     fn shapes(&self) -> MutexGuard<'_, HashMap<VersionId, Arc<Shape>>> {
         self.0.shapes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a push says was computed when it was kept; should that no longer be so, the others go on.
+fn passed_over(entry: &Entry, error: Error) -> Result<()> {
+    if error.kind().is_ours() {
+        return Err(error);
+    }
+    let (view, place) = (entry.view, entry.position);
+    tracing::error!(%view, ?place, error = error.chain(), "a push cannot be computed any more");
+    Ok(())
 }

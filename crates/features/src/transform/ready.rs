@@ -15,7 +15,6 @@ use super::form::{AggregateForm, TransformForm};
 use crate::definition::form::ViewForm;
 use crate::definition::spec::Column;
 use crate::name::FeatureName;
-use crate::schema;
 
 /// What a kind of feature is to expressions.
 pub(crate) fn type_of(kind: Kind) -> Type {
@@ -293,9 +292,4 @@ pub(crate) fn declare(projection: &mut Projection, fields: &[Column]) -> Result<
         projection.declare(field.name.as_str(), type_of(field.kind))?;
     }
     Ok(())
-}
-
-/// The column of a feature that has no values yet.
-pub(crate) fn arrow_of(kind: Kind) -> arrow_schema::DataType {
-    schema::arrow(kind)
 }

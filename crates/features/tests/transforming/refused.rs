@@ -126,3 +126,31 @@ async fn what_decides_the_numbers_makes_a_version() {
     })
     .await;
 }
+
+/// What the documentation declares can be declared.
+#[tokio::test]
+async fn the_examples_of_the_documentation_are_taken() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/transformations.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let blocks = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let stats = "\n[[view]]\nname = \"driver_stats\"\nentities = [\"driver\"]\nsource = \"live\"\n\
+                 schema = [{ name = \"rate\", type = \"float32\" }]\n\n";
+    let mut toml = view("").replace("[[view]]\nname = \"v\"\n", stats);
+    let mut count = 0;
+    for block in blocks {
+        toml.push_str(block);
+        toml.push('\n');
+        count += 1;
+    }
+    assert_eq!(count, 3);
+    each(async |world: World| {
+        world.apply(&toml).await;
+        let shown = ok(world.get("/views/offer").await);
+        let fields = &shown["definition"]["view"]["fields"];
+        let expected = json!([
+            { "name": "expected", "type": "float64" }, { "name": "regular", "type": "bool" },
+        ]);
+        assert_eq!(*fields, expected);
+    })
+    .await;
+}

@@ -28,7 +28,7 @@ fn whole(value: f64) -> Option<i64> {
     const END: f64 = 9_223_372_036_854_775_808.0;
     let cut = value.trunc();
     #[allow(clippy::cast_possible_truncation, reason = "within the ends")]
-    (cut >= -END && cut < END).then_some(cut as i64)
+    (-END..END).contains(&cut).then_some(cut as i64)
 }
 
 fn boolean(text: &str) -> Option<bool> {

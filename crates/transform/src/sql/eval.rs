@@ -52,9 +52,8 @@ impl<'a> Rows<'a> {
         for row in 0..self.count {
             values.push(match of(row) {
                 Row::Value(value) => Some(value),
-                Row::Null => None,
                 Row::Wrong(why) if self.needs(row) => return Err(self.wrong(node, row, &why)),
-                Row::Wrong(_) => None,
+                Row::Null | Row::Wrong(_) => None,
             });
         }
         Ok(values)

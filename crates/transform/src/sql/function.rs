@@ -76,6 +76,7 @@ fn refused(text: &str, args: &[Node], takes: &str) -> Error {
 }
 
 /// Finds a function by its name and the kinds of its arguments.
+#[allow(clippy::too_many_lines, reason = "an arm for each function")]
 pub(super) fn find(name: &str, args: Vec<Node>, text: &str) -> Result<Call> {
     use Kind::{Bool, Bytes, Float, Int, Text, Time};
     let takes = |function: Function, kind: Kind, args: Vec<Node>, wanted: &[Kind], says: &str| {
@@ -232,6 +233,7 @@ fn there(number: f64) -> Option<f64> {
 }
 
 /// What a function gives.
+#[allow(clippy::too_many_lines, reason = "an arm for each function")]
 pub(super) fn call(
     function: Function,
     node: &Node,

@@ -88,7 +88,7 @@ fn taken(query: Query) -> Result<Parsed> {
     let shown: Vec<_> = items.iter().map(ToString::to_string).collect();
     let mut plain = format!("SELECT {} FROM {from}", shown.join(", "));
     if let Some(condition) = &condition {
-        plain.push_str(&format!(" WHERE {condition}"));
+        plain = format!("{plain} WHERE {condition}");
     }
     if plain != text {
         return Err(odd());

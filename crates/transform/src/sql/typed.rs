@@ -80,6 +80,7 @@ impl Typer<'_> {
         }
     }
 
+    #[allow(clippy::too_many_lines, reason = "an arm for each expression")]
     fn other(&self, expression: &Expr, depth: usize) -> Result<Node> {
         let of = |expression: &Expr| self.node(expression, depth + 1);
         let text: Box<str> = shortened(&expression.to_string()).into();
@@ -164,21 +165,21 @@ impl Typer<'_> {
                     args: Vec::new(),
                     text: text.clone(),
                 };
-                called(function::find("date_part", vec![unit, of(expr)?], &text)?, text)
+                Ok(called(function::find("date_part", vec![unit, of(expr)?], &text)?, text))
             }
             Expr::Floor {
                 expr,
                 field: CeilFloorKind::DateTimeField(DateTimeField::NoDateTime),
-            } => called(function::find("floor", vec![of(expr)?], &text)?, text),
+            } => Ok(called(function::find("floor", vec![of(expr)?], &text)?, text)),
             Expr::Ceil { expr, field: CeilFloorKind::DateTimeField(DateTimeField::NoDateTime) } => {
-                called(function::find("ceil", vec![of(expr)?], &text)?, text)
+                Ok(called(function::find("ceil", vec![of(expr)?], &text)?, text))
             }
             Expr::Substring { expr, substring_from, substring_for, .. } => {
                 let mut args = vec![of(expr)?];
                 for part in [substring_from, substring_for].into_iter().flatten() {
                     args.push(of(part)?);
                 }
-                called(function::find("substr", args, &text)?, text)
+                Ok(called(function::find("substr", args, &text)?, text))
             }
             Expr::Trim { trim_where, trim_what: None, expr, trim_characters: None } => {
                 let name = match trim_where {
@@ -186,7 +187,7 @@ impl Typer<'_> {
                     Some(TrimWhereField::Leading) => "ltrim",
                     Some(TrimWhereField::Trailing) => "rtrim",
                 };
-                called(function::find(name, vec![of(expr)?], &text)?, text)
+                Ok(called(function::find(name, vec![of(expr)?], &text)?, text))
             }
             other => Err(refused(other, EXPRESSIONS)),
         }
@@ -390,17 +391,13 @@ impl Typer<'_> {
             return Err(refused(whole, allowed));
         };
         let mut results = results.into_iter().map(|node| coerce(node, kind));
-        let (op, tests) = match operand {
-            Some(operand) => {
-                let all: Vec<&Expr> = std::iter::once(operand)
-                    .chain(conditions.iter().map(|it| &it.condition))
-                    .collect();
-                (Op::CaseOf, self.alike(&all, whole, depth)?)
-            }
-            None => {
-                let truth = |arm: &CaseWhen| self.truth(&arm.condition, depth);
-                (Op::Case, conditions.iter().map(truth).collect::<Result<_>>()?)
-            }
+        let (op, tests) = if let Some(operand) = operand {
+            let tests = conditions.iter().map(|it| &it.condition);
+            let all: Vec<&Expr> = std::iter::once(operand).chain(tests).collect();
+            (Op::CaseOf, self.alike(&all, whole, depth)?)
+        } else {
+            let truth = |arm: &CaseWhen| self.truth(&arm.condition, depth);
+            (Op::Case, conditions.iter().map(truth).collect::<Result<_>>()?)
         };
         let mut tests = tests.into_iter();
         let mut args = Vec::new();
@@ -454,13 +451,13 @@ impl Typer<'_> {
                 let op = if name == "nullif" { Op::NullIf } else { Op::Coalesce };
                 Ok(Node { kind, op, args, text })
             }
-            name => called(function::find(name, args, &text)?, text),
+            name => Ok(called(function::find(name, args, &text)?, text)),
         }
     }
 }
 
-fn called(call: Call, text: Box<str>) -> Result<Node> {
-    Ok(Node { kind: call.kind, op: Op::Call(call.function), args: call.args, text })
+fn called(call: Call, text: Box<str>) -> Node {
+    Node { kind: call.kind, op: Op::Call(call.function), args: call.args, text }
 }
 
 fn literal(value: &Value, whole: &Expr) -> Result<Node> {

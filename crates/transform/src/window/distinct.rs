@@ -49,7 +49,9 @@ impl Distinct {
         let Self::Counted(hashes) = self else { return };
         if hashes.len() > COUNTED {
             let mut registers = vec![0; REGISTERS].into_boxed_slice();
-            hashes.iter().for_each(|hash| note(&mut registers, *hash));
+            for hash in hashes.iter() {
+                note(&mut registers, *hash);
+            }
             *self = Self::Estimated(registers);
         }
     }
@@ -66,11 +68,15 @@ impl Distinct {
                 }
             }
             (Self::Estimated(ours), Self::Counted(theirs)) => {
-                theirs.iter().for_each(|hash| note(ours, *hash));
+                for hash in theirs.iter() {
+                    note(ours, *hash);
+                }
             }
             (Self::Counted(ours), Self::Estimated(theirs)) => {
                 let mut registers = theirs.clone();
-                ours.iter().for_each(|hash| note(&mut registers, *hash));
+                for hash in ours.iter() {
+                    note(&mut registers, *hash);
+                }
                 *self = Self::Estimated(registers);
             }
         }
@@ -118,7 +124,8 @@ impl Distinct {
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
-    reason = "an estimate of far fewer than 2^53"
+    clippy::naive_bytecount,
+    reason = "an estimate of far fewer than 2^53, of a few thousand bytes"
 )]
 fn estimate(registers: &[u8]) -> i64 {
     let count = REGISTERS as f64;
@@ -140,7 +147,9 @@ mod tests {
 
     fn of(numbers: impl Iterator<Item = i64>) -> Distinct {
         let mut found = Distinct::default();
-        numbers.for_each(|number| found.add(of_int(number)));
+        for number in numbers {
+            found.add(of_int(number));
+        }
         found
     }
 

@@ -274,6 +274,7 @@ fn power_of_two(power: i32) -> f64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "what is exact is equal")]
 mod tests {
     use proptest::prelude::*;
 
@@ -281,7 +282,9 @@ mod tests {
 
     fn sum(values: &[f64]) -> Exact {
         let mut sum = Exact::default();
-        values.iter().for_each(|value| sum.add(*value));
+        for value in values.iter() {
+            sum.add(*value);
+        }
         sum
     }
 
@@ -315,7 +318,9 @@ mod tests {
     fn nearly_equal_numbers_have_a_variance() {
         let values = [1e9, 1e9 + 1.0, 1e9 + 2.0];
         let mut squares = Exact::default();
-        values.iter().for_each(|value| squares.add_square(*value));
+        for value in values.iter() {
+            squares.add_square(*value);
+        }
         assert_eq!(sum(&values).variance(&squares, 3), 1.0);
     }
 

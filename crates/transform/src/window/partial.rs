@@ -135,7 +135,9 @@ impl Partial {
         let whole = |count: u64| Item::Int(i64::try_from(count).unwrap_or(i64::MAX));
         match &self.0 {
             Known::Count(count) => Some(whole(*count)),
-            Known::Whole { count: 0, .. } | Known::Float { count: 0, .. } => None,
+            Known::Whole { count: 0, .. }
+            | Known::Float { count: 0, .. }
+            | Known::Spread { count: 0 | 1, .. } => None,
             Known::Whole { count, sum } => Some(if of.function == Function::Mean {
                 Item::Float(*sum as f64 / *count as f64)
             } else {
@@ -147,7 +149,6 @@ impl Partial {
             } else {
                 sum.value()
             })),
-            Known::Spread { count: 0 | 1, .. } => None,
             Known::Spread { count, sum, squares } => {
                 Some(Item::Float(sum.variance(squares, *count).sqrt()))
             }

@@ -137,6 +137,7 @@ impl Spread {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "what is exact is equal")]
 mod tests {
     use proptest::prelude::*;
 
@@ -144,7 +145,9 @@ mod tests {
 
     fn of(values: &[f64]) -> Spread {
         let mut spread = Spread::default();
-        values.iter().for_each(|value| spread.add(*value));
+        for value in values.iter() {
+            spread.add(*value);
+        }
         spread
     }
 

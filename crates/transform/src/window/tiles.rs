@@ -186,7 +186,9 @@ impl Plan {
             for (number, partials) in kept {
                 put_signed(&mut out, i128::from(*number) - i128::from(last));
                 last = *number;
-                partials.iter().for_each(|partial| partial.write(&mut out));
+                for partial in partials.iter() {
+                    partial.write(&mut out);
+                }
             }
         }
         out

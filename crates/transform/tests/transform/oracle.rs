@@ -216,16 +216,16 @@ fn ours(sql: &str, rows: &[Row]) -> Result<ArrayRef, falaj_base::Error> {
     ];
     let projection =
         Projection::new(&format!("SELECT {sql} AS v FROM source"), &columns, &["source"]);
-    let text = |of: fn(&Row) -> &Option<String>| -> ArrayRef {
-        Arc::new(rows.iter().map(|row| of(row).as_deref()).collect::<StringArray>())
+    let text = |of: fn(&Row) -> Option<&str>| -> ArrayRef {
+        Arc::new(rows.iter().map(|row| of(row)).collect::<StringArray>())
     };
     let batch = RecordBatch::try_from_iter_with_nullable([
         ("a", Arc::new(rows.iter().map(|row| row.0).collect::<Int64Array>()) as ArrayRef, true),
         ("b", Arc::new(rows.iter().map(|row| row.1).collect::<Int64Array>()), true),
         ("x", Arc::new(rows.iter().map(|row| row.2).collect::<Float64Array>()), true),
         ("y", Arc::new(rows.iter().map(|row| row.3).collect::<Float64Array>()), true),
-        ("s", text(|row| &row.4), true),
-        ("t", text(|row| &row.5), true),
+        ("s", text(|row| row.4.as_deref()), true),
+        ("t", text(|row| row.5.as_deref()), true),
     ]);
     Ok(projection?.run_batch(&batch.unwrap())?.columns.remove(0))
 }

@@ -9,7 +9,10 @@ const HOP: i64 = 10;
 /// An event and its values: a float, a whole number, a text.
 type Event = (i64, Option<f64>, Option<i64>, Option<String>);
 
-fn aggregates() -> Vec<(Function, Option<Type>, i64, i64, Option<f64>)> {
+/// A function, of what, over which window in which hops, and which quantile.
+type Asked = (Function, Option<Type>, i64, i64, Option<f64>);
+
+fn aggregates() -> Vec<Asked> {
     let (float, int, text) = (Some(Type::Float64), Some(Type::Int64), Some(Type::Text));
     vec![
         (Function::Count, None, 50, HOP, None),
@@ -51,13 +54,7 @@ fn values(event: &Event) -> Vec<Option<Item>> {
 
 /// What each aggregate is, told without tiles.
 fn slowly(events: &[Event], at: i64) -> Vec<Option<Item>> {
-    let one = |(function, input, window, hop, share): &(
-        Function,
-        Option<Type>,
-        i64,
-        i64,
-        Option<f64>,
-    )| {
+    let one = |(function, input, window, hop, share): &Asked| {
         let end = at.div_euclid(*hop) + 1;
         let start = (end - window / hop) * hop;
         let within: Vec<&Event> =
@@ -124,7 +121,7 @@ fn slowly(events: &[Event], at: i64) -> Vec<Option<Item>> {
 }
 
 /// The same, but for the last digits of a root.
-fn near(one: &Option<Item>, other: &Option<Item>) -> bool {
+fn near(one: Option<&Item>, other: Option<&Item>) -> bool {
     match (one, other) {
         (Some(Item::Float(one)), Some(Item::Float(other))) => {
             (one - other).abs() <= 1e-9 * one.abs().max(1e-3)
@@ -150,7 +147,7 @@ proptest! {
         }
         let (found, expected) = (plan.values(&tiles, at), slowly(&events, at));
         for (place, (found, expected)) in found.iter().zip(&expected).enumerate() {
-            prop_assert!(near(found, expected), "{}: {:?} {:?}", place, found, expected);
+            prop_assert!(near(found.as_ref(), expected.as_ref()), "{}: {:?} {:?}", place, found, expected);
         }
         // What no window reaches any more may be forgotten.
         plan.prune(&mut tiles, at);
@@ -170,7 +167,9 @@ proptest! {
             .collect();
         let plan = plan();
         let mut whole = plan.empty();
-        events.iter().for_each(|event| plan.add(&mut whole, event.0, &values(event)));
+        for event in events.iter() {
+            plan.add(&mut whole, event.0, &values(event));
+        }
         let mut turned = events.clone();
         if !turned.is_empty() {
             let by = order.index(turned.len());
@@ -199,7 +198,9 @@ proptest! {
     ) {
         let plan = plan();
         let mut tiles = plan.empty();
-        events.iter().for_each(|event| plan.add(&mut tiles, event.0, &values(event)));
+        for event in events.iter() {
+            plan.add(&mut tiles, event.0, &values(event));
+        }
         let mut bytes = plan.write(&tiles);
         let length = bytes.len();
         bytes[flip % length] ^= bits;
