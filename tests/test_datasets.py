@@ -80,7 +80,7 @@ def test_from_a_file_to_a_rollback(stage, tmp_path):
     fare = next(it for it in told["columns"] if it["name"] == "fare")
     assert (told["rows"], fare["min"], fare["max"], fare["nulls"]) == (4, 5.0, 20.0, 0)
     people = run(server, "dataset", "show", "trips").stdout.decode()
-    assert "fare" in people and "median" in people
+    assert "fare" in people and "7.25" in people, people
 
 
 def test_retention_and_deleting(stage, tmp_path):
@@ -119,6 +119,7 @@ def test_what_is_wrong_is_named(stage, tmp_path):
 
 def test_a_version_outlives_its_server(tmp_path):
     """What was acknowledged is there after a crash, with all of its files."""
+    (tmp_path / "server").mkdir()
     server = OnEngine(tmp_path / "server", "sqlite").start()
     try:
         made = falaj(server, "dataset", "put", "trips", csv(tmp_path / "a.csv", [(1, "x", 1.0)]))

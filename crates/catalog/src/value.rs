@@ -84,7 +84,8 @@ impl Column {
             DataType::Struct(fields) => {
                 let rows = array.as_struct().clone();
                 let inner = fields.iter().zip(rows.columns());
-                let inner = inner.map(|(field, column)| Ok((field.name().clone(), Self::new(column)?)));
+                let inner =
+                    inner.map(|(field, column)| Ok((field.name().clone(), Self::new(column)?)));
                 let inner = inner.collect::<Result<Vec<_>>>()?;
                 Self::Struct(rows, inner)
             }
@@ -254,7 +255,10 @@ mod tests {
         let pairs: Vec<(ArrayRef, ArrayRef)> = vec![
             (Arc::new(Int32Array::from(vec![1, -2])), Arc::new(Int64Array::from(vec![1, -2]))),
             (Arc::new(UInt64Array::from(vec![1])), Arc::new(Int64Array::from(vec![1]))),
-            (Arc::new(Float32Array::from(vec![0.5, -0.0])), Arc::new(Float64Array::from(vec![0.5, 0.0]))),
+            (
+                Arc::new(Float32Array::from(vec![0.5, -0.0])),
+                Arc::new(Float64Array::from(vec![0.5, 0.0])),
+            ),
             (
                 Arc::new(TimestampMicrosecondArray::from(vec![7])),
                 Arc::new(TimestampNanosecondArray::from(vec![7000]).with_timezone("UTC")),
@@ -296,7 +300,8 @@ mod tests {
 
     #[test]
     fn values_are_shown_as_people_write_them() {
-        let time: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![0]).with_timezone("UTC"));
+        let time: ArrayRef =
+            Arc::new(TimestampMicrosecondArray::from(vec![0]).with_timezone("UTC"));
         assert_eq!(Column::new(&time).unwrap().json(0), "1970-01-01T00:00:00Z");
         let nan: ArrayRef = Arc::new(Float64Array::from(vec![f64::NAN]));
         assert_eq!(Column::new(&nan).unwrap().json(0), "NaN");

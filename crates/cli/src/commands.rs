@@ -6,6 +6,7 @@ pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod dataset;
 pub(crate) mod deploy;
 pub(crate) mod doctor;
 pub(crate) mod endpoint;
@@ -33,6 +34,7 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod serve_edge;
 pub(crate) mod service_account;
+pub(crate) mod simulate;
 pub(crate) mod sync;
 pub(crate) mod tenant;
 pub(crate) mod token;
@@ -79,6 +81,7 @@ pub(crate) async fn run(command: Command, ctx: &Context) -> Result<()> {
         Command::Hold(command) => command.run(ctx).await,
         Command::Model(command) => command.run(ctx).await,
         Command::Webhook(command) => command.run(ctx).await,
+        Command::Dataset(command) => command.run(ctx).await,
         Command::Apply(command) => command.run(ctx).await,
         Command::Feature(command) => command.run(ctx).await,
         Command::TrainingSet(command) => command.run(ctx).await,
@@ -86,6 +89,7 @@ pub(crate) async fn run(command: Command, ctx: &Context) -> Result<()> {
         Command::Endpoint(command) => command.run(ctx).await,
         Command::Engine(command) => command.run(ctx).await,
         Command::Predict(command) => command.run(ctx).await,
+        Command::Simulate(command) => command.run(ctx),
         Command::Import(command) => command.run(ctx).await,
         Command::Sync(command) => command.run(ctx).await,
         Command::Export(command) => command.run(ctx).await,

@@ -9,14 +9,15 @@ use clap::CommandFactory;
 use crate::cli::Cli;
 
 /// The commands in the order a newcomer meets them.
-const GROUPS: [(&str, &[&str]); 11] = [
+const GROUPS: [(&str, &[&str]); 12] = [
     ("Run a server", &["init", "serve", "doctor", "config", "backup", "restore"]),
     ("Sign in", &["login", "whoami", "token"]),
     ("People and permissions", &["tenant", "project", "user", "service-account", "role", "policy"]),
     ("Experiments and runs", &["experiment", "run", "gc", "retention", "hold"]),
     ("Models", &["model", "webhook"]),
-    ("Features", &["apply", "feature", "training-set"]),
+    ("Data and features", &["dataset", "apply", "feature", "training-set"]),
     ("Models that answer", &["deploy", "endpoint", "predict", "serve-edge", "engine"]),
+    ("Training", &["simulate"]),
     ("Data, keys and where they may be", &["object", "key", "zone"]),
     ("Coming from elsewhere, and going", &["import", "sync", "export"]),
     ("What happened", &["audit", "events"]),

@@ -169,7 +169,11 @@ pub(crate) fn described(project: &Project, name: &DatasetName, about: &Described
 impl Described {
     pub(crate) fn check(&self) -> Result<()> {
         if self.key.len() > MAX_KEY {
-            return Err(Error::invalid("key", self.key.len(), format!("at most {MAX_KEY} columns")));
+            return Err(Error::invalid(
+                "key",
+                self.key.len(),
+                format!("at most {MAX_KEY} columns"),
+            ));
         }
         for (place, column) in self.key.iter().enumerate() {
             let field = format!("key[{place}]");
@@ -186,7 +190,11 @@ impl Described {
             text.as_ref().map_or(Ok(()), |text| bounded(field, text, most))?;
         }
         if self.labels.len() > MAX_LABELS {
-            return Err(Error::invalid("labels", self.labels.len(), format!("at most {MAX_LABELS}")));
+            return Err(Error::invalid(
+                "labels",
+                self.labels.len(),
+                format!("at most {MAX_LABELS}"),
+            ));
         }
         for (key, value) in &self.labels {
             bounded("labels", key, MAX_LABEL)?;

@@ -50,11 +50,12 @@ impl Datasets {
             let due = self.db().read(move |tx| store::deleted_before(tx, deleted, AT_ONCE)).await?;
             let more = due.len() == AT_ONCE;
             for id in due {
-                self.db().write(move |tx| {
-                    store::lock(tx, &id)?;
-                    purge(tx, &id)
-                })
-                .await?;
+                self.db()
+                    .write(move |tx| {
+                        store::lock(tx, &id)?;
+                        purge(tx, &id)
+                    })
+                    .await?;
             }
             if !more {
                 break;
@@ -65,11 +66,13 @@ impl Datasets {
                 self.db().read(move |tx| versions::with_loose_files(tx, stored, AT_ONCE)).await?;
             let more = due.len() == AT_ONCE;
             for id in due {
-                while self.db().write({
-                    let id = id.clone();
-                    move |tx| drop_files(tx, &id, stored)
-                })
-                .await?
+                while self
+                    .db()
+                    .write({
+                        let id = id.clone();
+                        move |tx| drop_files(tx, &id, stored)
+                    })
+                    .await?
                 {}
             }
             if !more {
@@ -99,7 +102,12 @@ impl Datasets {
 }
 
 /// Which versions no rule keeps. They come the newest first.
-fn due(kept: &[Version], tagged: &HashSet<i64>, keep: Keep, now: Timestamp) -> Vec<(i64, falaj_base::BlobId)> {
+fn due(
+    kept: &[Version],
+    tagged: &HashSet<i64>,
+    keep: Keep,
+    now: Timestamp,
+) -> Vec<(i64, falaj_base::BlobId)> {
     let few = keep.versions.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
     let gone = kept.iter().enumerate().skip(1).filter(|(place, version)| {
         let by_count = few.is_some_and(|few| *place < few);
@@ -110,12 +118,7 @@ fn due(kept: &[Version], tagged: &HashSet<i64>, keep: Keep, now: Timestamp) -> V
 }
 
 /// Removes the versions of a dataset that no rule keeps.
-fn prune(
-    tx: &mut Tx<'_>,
-    ctx: &Ctx,
-    dataset: &Dataset,
-    of: &falaj_base::Resource,
-) -> Result<()> {
+fn prune(tx: &mut Tx<'_>, ctx: &Ctx, dataset: &Dataset, of: &falaj_base::Resource) -> Result<()> {
     store::lock(tx, &dataset.id)?;
     let tagged = versions::tags(tx, &dataset.id)?.into_iter().map(|tag| tag.version).collect();
     let kept = versions::kept(tx, &dataset.id)?;

@@ -128,7 +128,8 @@ impl Datasets {
             if purge {
                 retention::purge(tx, &dataset.id)?;
             }
-            let told = json!({ "dataset": dataset.name, "latest": dataset.latest, "purged": purge });
+            let told =
+                json!({ "dataset": dataset.name, "latest": dataset.latest, "purged": purge });
             let change = Change::new(&DATASET_DELETE, &of)
                 .event("dataset.deleted", &told)
                 .before(&dataset)

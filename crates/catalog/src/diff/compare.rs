@@ -203,7 +203,8 @@ impl Compare<'_> {
             for row in 0..rows {
                 let (key, _) = marker.marks(columns, row);
                 if left.remove(&key).is_some() {
-                    let values = columns.iter().map(|(name, column)| (name.clone(), column.json(row)));
+                    let values =
+                        columns.iter().map(|(name, column)| (name.clone(), column.json(row)));
                     found.insert(key, values.collect());
                 }
             }

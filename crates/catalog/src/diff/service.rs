@@ -110,7 +110,11 @@ impl Datasets {
             .map(|it| it.name.clone())
             .collect();
         if compared.is_empty() {
-            return Err(Error::invalid("to", newer.version.version, "versions with a column in common"));
+            return Err(Error::invalid(
+                "to",
+                newer.version.version,
+                "versions with a column in common",
+            ));
         }
         check_key(&key, &compared)?;
         let question = (

@@ -110,8 +110,12 @@ impl Sorter {
             runs.push(Run { at: start, end: *end, piece: Vec::new(), place: 0 });
             start = *end;
         }
-        let mut sorted =
-            Sorted { memory: self.memory.into_iter(), file: self.file, runs, next: BinaryHeap::new() };
+        let mut sorted = Sorted {
+            memory: self.memory.into_iter(),
+            file: self.file,
+            runs,
+            next: BinaryHeap::new(),
+        };
         for place in 0..sorted.runs.len() {
             sorted.refill(Some(place))?;
         }

@@ -99,7 +99,11 @@ fn header<R: Read>(reader: &mut Reader<R>, row: &mut Row, manner: &Manner) -> Re
 fn field(row: &Row, place: usize, line: u64, count: usize) -> Result<(&str, bool)> {
     if row.len() != count {
         let found = format!("{} fields", row.len());
-        return Err(Error::invalid(format!("line {line}"), found, format!("{count}, as the first line")));
+        return Err(Error::invalid(
+            format!("line {line}"),
+            found,
+            format!("{count}, as the first line"),
+        ));
     }
     let (bytes, quoted) = row.get(place).unwrap_or_default();
     let text = std::str::from_utf8(bytes)

@@ -218,7 +218,8 @@ mod tests {
                 Ok(count)
             }
         }
-        let (mut reader, mut row, mut all) = (Reader::new(Small(text), b',', 100), Row::default(), Vec::new());
+        let (mut reader, mut row, mut all) =
+            (Reader::new(Small(text), b',', 100), Row::default(), Vec::new());
         while reader.next(&mut row)? {
             let field = |place| {
                 let (bytes, quoted) = row.get(place).unwrap();
@@ -244,7 +245,11 @@ mod tests {
             ("a,\n", vec![plain(&["a", ""])]),
             (
                 "\"x,\"\"y\"\"\r\nz\",\"\",\n",
-                vec![vec![("x,\"y\"\r\nz".into(), true), (String::new(), true), (String::new(), false)]],
+                vec![vec![
+                    ("x,\"y\"\r\nz".into(), true),
+                    (String::new(), true),
+                    (String::new(), false),
+                ]],
             ),
         ];
         for (text, expected) in table {

@@ -34,7 +34,10 @@ const SEND: Doc = Doc {
     query: &[
         ("format", "`parquet`, or `csv`"),
         ("delimiter", "what separates the fields of CSV; a comma if absent"),
-        ("types", "`column=type`, separated by commas, for columns of CSV that are not what they look like"),
+        (
+            "types",
+            "`column=type`, separated by commas, for columns of CSV that are not what they look like",
+        ),
     ],
 };
 

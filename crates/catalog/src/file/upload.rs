@@ -137,7 +137,11 @@ impl Datasets {
         let (schema, most) = (table.schema(), self.config().max_columns);
         if schema.fields().len() > most {
             let allowed = format!("at most {most} (`datasets.max_columns`)");
-            return Err(Error::invalid("file", format!("{} columns", schema.fields().len()), allowed));
+            return Err(Error::invalid(
+                "file",
+                format!("{} columns", schema.fields().len()),
+                allowed,
+            ));
         }
         let mut names: Vec<_> = schema.fields().iter().map(|field| field.name()).collect();
         names.sort_unstable();
@@ -149,7 +153,11 @@ impl Datasets {
         }
         if let Some(column) = unwritable(schema) {
             let field = format!("column {}", column.name());
-            return Err(Error::invalid(field, column.data_type(), "a type that can be written again"));
+            return Err(Error::invalid(
+                field,
+                column.data_type(),
+                "a type that can be written again",
+            ));
         }
         Ok(())
     }

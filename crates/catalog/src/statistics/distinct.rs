@@ -46,11 +46,8 @@ impl Distinct {
         let sum: f64 = self.0.iter().map(|rank| f64::from(*rank).exp2().recip()).sum();
         let raw = 0.7213 / (1.0 + 1.079 / count) * count * count / sum;
         let empty = self.0.iter().filter(|rank| **rank == 0).count();
-        let estimate = if raw <= 2.5 * count && empty > 0 {
-            count * (count / empty as f64).ln()
-        } else {
-            raw
-        };
+        let estimate =
+            if raw <= 2.5 * count && empty > 0 { count * (count / empty as f64).ln() } else { raw };
         estimate.round() as u64
     }
 }
@@ -118,8 +115,6 @@ mod tests {
     #[test]
     fn the_hash_is_frozen() {
         assert_eq!(hash(b""), 0xe220_a839_7b1d_cdaf);
-        assert_eq!(hash(b"falaj"), FROZEN);
+        assert_eq!(hash(b"falaj"), 0xaaec_5716_bf9f_9230);
     }
-
-    const FROZEN: u64 = 0;
 }

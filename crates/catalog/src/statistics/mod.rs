@@ -222,11 +222,7 @@ impl Counted {
 
     /// Keeps a value if it is less than the least or more than the most. `order` puts a known one
     /// beside it.
-    fn extreme(
-        &mut self,
-        order: impl Fn(&Extreme) -> Ordering,
-        made: impl Fn() -> Extreme,
-    ) {
+    fn extreme(&mut self, order: impl Fn(&Extreme) -> Ordering, made: impl Fn() -> Extreme) {
         if self.least.as_ref().is_none_or(|known| order(known).is_gt()) {
             self.least = Some(made());
         }
@@ -301,7 +297,10 @@ impl Profile {
 
     #[must_use]
     pub fn shown(&self) -> Statistics {
-        Statistics { rows: self.rows, columns: self.columns.iter().map(|it| it.shown(self.rows)).collect() }
+        Statistics {
+            rows: self.rows,
+            columns: self.columns.iter().map(|it| it.shown(self.rows)).collect(),
+        }
     }
 }
 
@@ -320,8 +319,15 @@ impl Counted {
             min: self.least.as_ref().map(Extreme::json),
             max: self.most.as_ref().map(Extreme::json),
             mean: numbers.then_some(self.spread.mean),
-            stddev: numbers.then(|| (self.spread.squares / self.spread.count as f64).max(0.0).sqrt()),
-            quantiles: quantiles.map(|[p01, p25, p50, p75, p99]| Shares { p01, p25, p50, p75, p99 }),
+            stddev: numbers
+                .then(|| (self.spread.squares / self.spread.count as f64).max(0.0).sqrt()),
+            quantiles: quantiles.map(|[p01, p25, p50, p75, p99]| Shares {
+                p01,
+                p25,
+                p50,
+                p75,
+                p99,
+            }),
         }
     }
 }

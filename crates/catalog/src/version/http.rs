@@ -164,10 +164,8 @@ async fn data(s: Arc<Datasets>, call: Call, mut request: Request) -> Result<Resp
     let file_name = format!("{name}-{number}.parquet");
     if let [file] = opened.files.as_slice() {
         let blob = s.blob(&call.place, file).await?;
-        let extra = [
-            ("x-falaj-sha256", file.sha256.clone()),
-            ("x-falaj-version", number.to_string()),
-        ];
+        let extra =
+            [("x-falaj-sha256", file.sha256.clone()), ("x-falaj-version", number.to_string())];
         let download = Download {
             size: blob.size(),
             tag: &file.sha256,

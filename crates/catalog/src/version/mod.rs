@@ -24,7 +24,7 @@ mod whole;
 
 pub use open::Opened;
 pub(crate) use open::opened;
-pub(crate) use service::{Commit, FILE, Kept, VERSION, remove};
 pub use service::NewVersion;
+pub(crate) use service::{Commit, FILE, Kept, VERSION, remove};
 pub use tag::Tag;
 pub use version::{ColumnInfo, Manifest, Origin, Verb, Version, VersionFile, Which, columns_of};

@@ -411,7 +411,8 @@ impl Datasets {
             let mut version = found.ok_or_else(|| Error::invalid("version", &which, allowed))?;
             let latest = store::find(tx, &dataset.id, &Which::Latest)?;
             if latest.is_some_and(|latest| latest.version == version.version) {
-                let text = "the latest version is what the dataset is; delete the dataset, or put another";
+                let text =
+                    "the latest version is what the dataset is; delete the dataset, or put another";
                 return Err(Error::new(&code::IN_USE, text));
             }
             if let Some(tag) = version.tags.first() {

@@ -199,11 +199,8 @@ pub(crate) fn with_loose_files(
 }
 
 pub(crate) fn forget_file(tx: &mut Tx<'_>, id: &DatasetId, sha256: &str) -> Result<()> {
-    tx.execute(
-        "DELETE FROM catalog_file WHERE dataset = $1 AND sha256 = $2",
-        &params![id, sha256],
-    )
-    .map(drop)
+    tx.execute("DELETE FROM catalog_file WHERE dataset = $1 AND sha256 = $2", &params![id, sha256])
+        .map(drop)
 }
 
 /// Takes the files away from a version; the row stays. None if it had none any more.
@@ -272,14 +269,7 @@ pub(super) fn put_tag(tx: &mut Tx<'_>, id: &DatasetId, tag: &Tag) -> Result<()> 
          ON CONFLICT (dataset, name) DO UPDATE SET version = excluded.version,
              fixed = excluded.fixed, updated_at = excluded.updated_at,
              updated_by = excluded.updated_by",
-        &params![
-            id,
-            tag.name.as_str(),
-            tag.version,
-            tag.fixed,
-            tag.updated_at,
-            &tag.updated_by
-        ],
+        &params![id, tag.name.as_str(), tag.version, tag.fixed, tag.updated_at, &tag.updated_by],
     )
     .map(drop)
 }

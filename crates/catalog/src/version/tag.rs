@@ -41,12 +41,15 @@ impl Datasets {
         let write = move |tx: &mut Tx<'_>| {
             datasets::lock(tx, &dataset.id)?;
             let version = store::find(tx, &dataset.id, &which)?;
-            let version = version.ok_or_else(|| Error::invalid("version", &which, "a version of the dataset"))?;
+            let version = version
+                .ok_or_else(|| Error::invalid("version", &which, "a version of the dataset"))?;
             if version.removed_at.is_some() {
                 return Err(removed(version.version));
             }
             let old = store::tag(tx, &dataset.id, &name)?;
-            if let Some(old) = old.as_ref().filter(|old| old.fixed && old.version != version.version) {
+            if let Some(old) =
+                old.as_ref().filter(|old| old.fixed && old.version != version.version)
+            {
                 let text = format!("the tag `{name}` is fixed to version {}", old.version);
                 return Err(Error::new(&code::CONFLICT, text));
             }
@@ -92,8 +95,7 @@ impl Datasets {
                 return Err(Error::new(&code::CONFLICT, text));
             }
             store::remove_tag(tx, &dataset.id, &name)?;
-            let told =
-                json!({ "dataset": dataset.name, "tag": old.name, "version": old.version });
+            let told = json!({ "dataset": dataset.name, "tag": old.name, "version": old.version });
             let change = Change::new(&DATASET_WRITE, &resource)
                 .event("dataset.untagged", &told)
                 .before(&old)

@@ -64,7 +64,11 @@ pub(crate) fn same_columns(field: &str, found: &[ColumnInfo], wanted: &[ColumnIn
         let kind = there.map_or("absent", |it| it.kind.as_str());
         if kind != column.kind {
             let value = format!("the column {} is {kind}", column.name);
-            return Err(Error::invalid(field, value, format!("{}, as in the other files", column.kind)));
+            return Err(Error::invalid(
+                field,
+                value,
+                format!("{}, as in the other files", column.kind),
+            ));
         }
     }
     let more = found.iter().find(|it| wanted.iter().all(|column| column.name != it.name));
@@ -192,19 +196,15 @@ impl FromStr for Which {
                 .map(Self::Number)
                 .ok_or_else(|| Error::invalid("version", text, allowed));
         }
-        TagName::new(text).map(Self::Tag).map_err(|_| {
-            Error::invalid("version", text, "a number from 1 on, a tag, or `latest`")
-        })
+        TagName::new(text)
+            .map(Self::Tag)
+            .map_err(|_| Error::invalid("version", text, "a number from 1 on, a tag, or `latest`"))
     }
 }
 
 impl Which {
     /// At most one of these.
-    pub fn of(
-        version: Option<i64>,
-        tag: Option<String>,
-        at: Option<Timestamp>,
-    ) -> Result<Self> {
+    pub fn of(version: Option<i64>, tag: Option<String>, at: Option<Timestamp>) -> Result<Self> {
         match (version, tag, at) {
             (None, None, None) => Ok(Self::Latest),
             (Some(number), None, None) if number > 0 => Ok(Self::Number(number)),

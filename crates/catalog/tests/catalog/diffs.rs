@@ -30,8 +30,14 @@ async fn rows_are_compared_by_key_or_as_they_are() {
         assert_eq!(samples["added"], json!([{ "id": 1000, "text": "new" }]));
         assert_eq!(samples["removed"], json!([{ "id": 0, "text": "same" }]));
         let changed = &samples["changed"][0];
-        assert_eq!((&changed["key"], &changed["columns"]), (&json!({ "id": 11 }), &json!(["text"])));
-        assert_eq!((&changed["before"]["text"], &changed["after"]["text"]), (&json!("same"), &json!("other")));
+        assert_eq!(
+            (&changed["key"], &changed["columns"]),
+            (&json!({ "id": 11 }), &json!(["text"]))
+        );
+        assert_eq!(
+            (&changed["before"]["text"], &changed["after"]["text"]),
+            (&json!("same"), &json!("other"))
+        );
         let plain = ok(world.get("/trips/diff?key=").await);
         assert_eq!(counts(&plain), [2, 2, 0, 498]);
         let back = ok(world.get("/trips/diff?from=2&to=1").await);

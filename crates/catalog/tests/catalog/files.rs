@@ -22,7 +22,10 @@ async fn csv_becomes_parquet_with_types_and_statistics() {
         ok(world.post("/people/versions", json!({ "files": [sent["sha256"]] })).await);
         let told = ok(world.get("/people/statistics").await);
         let score = &told["columns"][3];
-        assert_eq!((&score["nulls"], &score["min"], &score["mean"]), (&json!(1), &json!(0.5), &json!(0.5)));
+        assert_eq!(
+            (&score["nulls"], &score["min"], &score["mean"]),
+            (&json!(1), &json!(0.5), &json!(0.5))
+        );
         assert_eq!(told["columns"][1]["min"], "Ada");
         let typed = "/people/files?format=csv&delimiter=;&types=id=string";
         let sent = ok(world.raw(typed, "id;x\n1;2\n").await);
@@ -76,8 +79,16 @@ async fn what_cannot_be_read_is_refused_and_leaves_nothing() {
         let whole = parquet(&[(1, "a")]);
         let wide: Vec<u8> = {
             let one = |n: i64| -> ArrayRef { Arc::new(Int64Array::from(vec![n])) };
-            file([("a", one(1)), ("b", one(1)), ("c", one(1)), ("d", one(1)), ("e", one(1)),
-                ("f", one(1)), ("g", one(1))]).to_vec()
+            file([
+                ("a", one(1)),
+                ("b", one(1)),
+                ("c", one(1)),
+                ("d", one(1)),
+                ("e", one(1)),
+                ("f", one(1)),
+                ("g", one(1)),
+            ])
+            .to_vec()
         };
         let damaged = [&whole[..40], &whole[44..]].concat();
         for (what, path, content) in [

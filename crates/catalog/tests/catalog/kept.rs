@@ -83,12 +83,20 @@ async fn old_versions_go_by_the_rules_of_their_dataset() {
         ok(world.put("/trips", rules).await);
         world.datasets.sweep().await.unwrap();
         let log = ok(world.get("/trips/versions").await);
-        let gone: Vec<_> = log["items"].as_array().unwrap().iter().map(|it| it["removed_at"].is_string()).collect();
+        let gone: Vec<_> = log["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["removed_at"].is_string())
+            .collect();
         assert_eq!(gone, [false, false, true, false], "4, 3, 2, 1");
         let read = refused(world.get("/trips/data?version=2").await);
         assert_eq!((read.0, read.1.as_str()), (400, "invalid-state"));
         assert_eq!(refused(world.get("/trips/statistics?version=2").await).1, "invalid-state");
-        assert_eq!(refused(world.post("/trips/rollback", json!({ "to": "2" })).await).1, "invalid-state");
+        assert_eq!(
+            refused(world.post("/trips/rollback", json!({ "to": "2" })).await).1,
+            "invalid-state"
+        );
         assert_eq!(world.rows("trips", "?tag=gold").await, vec![(1, "x".to_owned())]);
         assert!(world.events().await.contains(&"falaj.dataset.pruned".to_owned()));
         // What it had is given back once no version has it.

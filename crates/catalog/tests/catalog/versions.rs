@@ -32,7 +32,8 @@ async fn every_version_can_be_read_at_any_time() {
         let (status, code, field) = refused(world.get("/trips/data?at=2026-05-01T11:00:00Z").await);
         assert_eq!((status, code.as_str(), field.as_str()), (400, "invalid-input", "version"));
         let log = ok(world.get("/trips/versions?page_size=2").await);
-        let numbers: Vec<_> = log["items"].as_array().unwrap().iter().map(|it| &it["version"]).collect();
+        let numbers: Vec<_> =
+            log["items"].as_array().unwrap().iter().map(|it| &it["version"]).collect();
         assert_eq!(numbers, [3, 2]);
         let token = log["next_page_token"].as_str().unwrap();
         let rest = ok(world.get(&format!("/trips/versions?page_token={token}")).await);
@@ -74,7 +75,10 @@ async fn a_rollback_is_a_version_equal_to_an_old_one() {
         let back = ok(world.post("/trips/rollback", body).await);
         assert_eq!((&back["version"], &back["digest"]), (&json!(3), &first["digest"]));
         assert_eq!((&back["made_by"], &back["origin"]["id"]), (&json!("rollback"), &json!("1")));
-        assert_eq!((&back["parent"], &back["message"]), (&json!(2), &json!("the second was wrong")));
+        assert_eq!(
+            (&back["parent"], &back["message"]),
+            (&json!(2), &json!("the second was wrong"))
+        );
         assert_eq!(world.rows("trips", "").await, vec![(1, "a".to_owned())]);
         let told = ok(world.get("/trips/statistics").await);
         assert_eq!((&told["version"], &told["rows"]), (&json!(3), &json!(1)));
@@ -119,7 +123,8 @@ async fn tags_move_unless_they_are_fixed() {
 async fn a_version_follows_the_one_it_was_made_from() {
     each(async |world: World| {
         world.create("trips", &[]).await;
-        let (a, b) = (world.file("trips", &[(1, "a")]).await, world.file("trips", &[(2, "b")]).await);
+        let (a, b) =
+            (world.file("trips", &[(1, "a")]).await, world.file("trips", &[(2, "b")]).await);
         let put = |files: Value, parent: i64, append: bool| {
             let body = json!({ "files": files, "parent": parent, "append": append });
             world.post("/trips/versions", body)
@@ -133,9 +138,9 @@ async fn a_version_follows_the_one_it_was_made_from() {
         for id in 3..6 {
             files.push(world.file("trips", &[(id, "x")]).await);
         }
-        let appends = files.iter().map(|file| {
-            world.post("/trips/versions", json!({ "files": [file], "append": true }))
-        });
+        let appends = files
+            .iter()
+            .map(|file| world.post("/trips/versions", json!({ "files": [file], "append": true })));
         for answer in futures::future::join_all(appends).await {
             ok(answer);
         }
@@ -178,8 +183,16 @@ async fn what_is_not_yours_is_not_there() {
     each(async |world: World| {
         world.create("trips", &[]).await;
         world.version("trips", &[(1, "a")]).await;
-        let read = ["/trips", "/trips/versions", "/trips/versions/1", "/trips/versions/x y",
-            "/trips/statistics", "/trips/diff", "/trips/data", "/trips/files/00"];
+        let read = [
+            "/trips",
+            "/trips/versions",
+            "/trips/versions/1",
+            "/trips/versions/x y",
+            "/trips/statistics",
+            "/trips/diff",
+            "/trips/data",
+            "/trips/files/00",
+        ];
         for path in read {
             let path = path.replace(' ', "%20");
             let mine = world.behind(&["dataset:read"], Method::GET, &path, Value::Null).await;
@@ -220,7 +233,16 @@ async fn every_change_is_told() {
         ok(world.put("/trips", json!({ "owner": "ada" })).await);
         ok(world.delete("/trips", json!({})).await);
         ok(world.post("/trips/restore", json!({})).await);
-        let told = ["created", "file", "version", "tagged", "untagged", "described", "deleted", "restored"];
+        let told = [
+            "created",
+            "file",
+            "version",
+            "tagged",
+            "untagged",
+            "described",
+            "deleted",
+            "restored",
+        ];
         let told: Vec<_> = told.iter().map(|it| format!("falaj.dataset.{it}")).collect();
         assert_eq!(world.events().await, told);
         let sql = "SELECT COUNT(*) AS n FROM audit_entry WHERE entry LIKE '%dataset:%'";

@@ -9,8 +9,8 @@ use axum::response::Response;
 use axum::{Extension, Router};
 use bytes::Bytes;
 use falaj_base::{
-    Action, ByteSize, Clock, Ctx, Error, Gate, HumanDuration, Name, Principal, RequestInfo, Resource,
-    Result,
+    Action, ByteSize, Clock, Ctx, Error, Gate, HumanDuration, Name, Principal, RequestInfo,
+    Resource, Result,
 };
 use falaj_catalog::{Datasets, DatasetsConfig};
 use falaj_governance::audit::ReadLog;
@@ -150,8 +150,7 @@ impl World {
 
     /// The content of a reply.
     pub(crate) async fn bytes(&self, path: &str) -> Bytes {
-        let response =
-            self.ask(Ctx::system("tester"), Method::GET, path, Body::empty()).await;
+        let response = self.ask(Ctx::system("tester"), Method::GET, path, Body::empty()).await;
         assert_eq!(response.status().as_u16(), 200);
         to_bytes(response.into_body(), usize::MAX).await.unwrap()
     }
@@ -212,7 +211,9 @@ impl World {
             let batch = batch.unwrap();
             let ids = batch.column(0).as_any().downcast_ref::<Int64Array>().unwrap().clone();
             let texts = batch.column(1).as_any().downcast_ref::<StringArray>().unwrap().clone();
-            rows.extend(ids.values().iter().copied().zip(texts.iter().map(|it| it.unwrap().to_owned())));
+            rows.extend(
+                ids.values().iter().copied().zip(texts.iter().map(|it| it.unwrap().to_owned())),
+            );
         }
         rows
     }

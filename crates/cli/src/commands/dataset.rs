@@ -334,8 +334,11 @@ impl Dataset {
                 let made = client.create(&path(&place, &[&name, "rollback"]), body).await?;
                 out.record(&made, VERSION)
             }
-            Commands::Describe(Describe { name, about, place }) => {
-                describe(&client, &place, &name, &about).await.and_then(|it| out.record(&it, DATASET))
+            Commands::Describe(asked) => {
+                let Describe { name, about, place } = *asked;
+                describe(&client, &place, &name, &about)
+                    .await
+                    .and_then(|it| out.record(&it, DATASET))
             }
             Commands::Delete { name, version, purge, sure, place } => {
                 if let Some(version) = version {
@@ -349,7 +352,8 @@ impl Dataset {
                 confirm(sure.yes, &format!("{what} dataset {name}"), &name).await?;
                 let call = client.call(Method::DELETE, &path(&place, &[&name]))?;
                 let gone = client.json(call.body(json!({ "purge": purge }))).await?;
-                let how = if purge { "for good" } else { "; `falaj dataset restore` brings it back" };
+                let how =
+                    if purge { "for good" } else { "; `falaj dataset restore` brings it back" };
                 out.done(&gone, &format!("deleted {name} {how}"))
             }
             Commands::Restore { name, place } => {

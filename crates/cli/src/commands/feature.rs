@@ -3,6 +3,7 @@
 mod csv;
 mod erase;
 mod get;
+mod known;
 mod materialize;
 mod push;
 mod rows;
@@ -45,6 +46,23 @@ enum Commands {
         #[arg(long)]
         version: Option<i64>,
     },
+    /// Show how fresh a view is
+    #[command(after_help = "Example:\n  falaj feature freshness driver_stats -t acme -p vision")]
+    Freshness(known::OfView),
+    /// Count what the values of a view are like
+    #[command(after_help = "Examples:\n  falaj feature profile driver_stats -t acme -p vision\n  \
+        falaj feature profile driver_stats --last")]
+    Profile(known::Profile),
+    /// Show what a view is made of, and what is made of it
+    #[command(after_help = "Example:\n  \
+        falaj feature lineage driver_stats -t acme -p vision --output json")]
+    Lineage(known::OfView),
+    /// Compare the latest values of a view with what its history says of now
+    ///
+    /// Ends with code 1 if more values differ than may.
+    #[command(after_help = "Example:\n  \
+        falaj feature check driver_stats --entities 500 --threshold 0.01 -t acme -p vision")]
+    Check(known::Check),
     /// Show what changed between two versions, and what depends on the older
     #[command(after_help = "Example:\n  \
         falaj feature diff driver_stats --from 1 --to 3 -t acme -p vision")]
@@ -150,6 +168,10 @@ const FIELDS: &[Column] = &[
     ("definition", "definition"),
     ("declared by", "created_by"),
     ("declared", "created_at"),
+    ("newest event", "freshness.newest_event"),
+    ("newest known", "freshness.newest_known"),
+    ("age in seconds", "freshness.age_seconds"),
+    ("stale since", "freshness.stale_since"),
 ];
 const STREAMS: &[Column] = &[
     ("source", "source"),
@@ -189,6 +211,10 @@ impl Feature {
                 let call = client.call(Method::GET, &path(&place, &[kind.as_str()]))?;
                 out.list(&client.list(call).await?, COLUMNS)
             }
+            Commands::Freshness(of) => known::freshness(of, ctx, &client).await,
+            Commands::Profile(profile) => profile.run(ctx, &client).await,
+            Commands::Lineage(of) => known::lineage(of, ctx, &client).await,
+            Commands::Check(check) => check.run(ctx, &client).await,
             Commands::Push(push) => push.run(ctx, &client).await,
             Commands::Get(get) => get.run(ctx, &client).await,
             Commands::Materialize(job) => job.run(ctx, &client).await,
@@ -207,7 +233,14 @@ impl Feature {
                 let rest = [which.kind.as_str(), &which.name];
                 let call = client.call(Method::GET, &path(&which.place, &rest))?;
                 let call = call.query("version", number(version).as_deref());
-                out.record(&client.json(call).await?, FIELDS)
+                let mut found = client.json(call).await?;
+                if matches!(which.kind, Kind::Views) && found["version"] == found["latest"] {
+                    let rest = ["views", which.name.as_str(), "freshness"];
+                    // Rows that cannot be read now make a definition no less worth showing.
+                    let fresh = client.get(&path(&which.place, &rest)).await;
+                    found["freshness"] = fresh.unwrap_or_default();
+                }
+                out.record(&found, FIELDS)
             }
             Commands::Diff { which, from, to } => {
                 let rest = [which.kind.as_str(), &which.name, "diff"];

@@ -93,6 +93,9 @@ struct Create {
     /// What people call it.
     #[arg(long)]
     name: Option<String>,
+    /// Make the result a version of this dataset as well.
+    #[arg(long, value_name = "DATASET")]
+    register: Option<String>,
     #[command(flatten)]
     place: InProject,
 }
@@ -146,6 +149,7 @@ impl Create {
             ("as_of", text(&self.as_of)),
             ("hindsight", self.hindsight.then_some(Value::Bool(true))),
             ("full_feature_names", self.full_feature_names.then_some(Value::Bool(true))),
+            ("register", text(&self.register)),
         ])
     }
 }

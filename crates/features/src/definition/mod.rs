@@ -18,6 +18,7 @@
 
 pub mod apply;
 pub mod catalog;
+pub(crate) mod columns;
 mod check;
 #[allow(clippy::module_inception, reason = "the noun of this folder")]
 mod definition;

@@ -143,9 +143,8 @@ impl Features {
     /// The newest of a view: of what came into the log since, or of everything if it is time.
     async fn looked_at(&self, project: &Project, view: &ViewVersion) -> Result<Seen> {
         let (id, rows) = (view.id(), view.rows());
-        let read = move |tx: &mut Tx<'_>| {
-            Ok((store::seen(tx, id)?, log::end(tx)?, log::trimmed(tx)?))
-        };
+        let read =
+            move |tx: &mut Tx<'_>| Ok((store::seen(tx, id)?, log::end(tx)?, log::trimmed(tx)?));
         let (known, end, trimmed) = self.db().read(read).await?;
         let now = self.db().now();
         let mut seen = match known {
@@ -155,7 +154,7 @@ impl Features {
                 self.all_read(project, view, end, before).await?
             }
         };
-        if view.form().takes_pushes() {
+        if view.form().source.origin.is_logged() {
             let mut newest = Newest {
                 event: seen.newest_event.map(Timestamp::micros),
                 known: seen.newest_known.map(Timestamp::micros),
@@ -199,7 +198,8 @@ impl Features {
         let newest = blocking(move || {
             let mut newest = Newest::default();
             history.stamps(&stop, |stamps| {
-                let known = stamps.known.as_ref().map(|known| latest("known", known)).transpose()?;
+                let known =
+                    stamps.known.as_ref().map(|known| latest("known", known)).transpose()?;
                 newest.add(latest("event", &stamps.event)?, known.flatten());
                 Ok(())
             })?;
@@ -277,7 +277,8 @@ fn keep(tx: &mut Tx<'_>, id: crate::definition::VersionId, mut seen: Seen) -> Re
     tx.lock(&format!("{NAME}/{id}"))?;
     if let Some(known) = store::seen(tx, id)? {
         seen.stale_since = known.stale_since;
-        seen.newest_event = seen.newest_event.max(known.newest_event.filter(|_| known.position > seen.position));
+        seen.newest_event =
+            seen.newest_event.max(known.newest_event.filter(|_| known.position > seen.position));
     }
     store::put_seen(tx, id, &seen)?;
     Ok(seen)
@@ -286,11 +287,11 @@ fn keep(tx: &mut Tx<'_>, id: crate::definition::VersionId, mut seen: Seen) -> Re
 /// Whether everything should be read again: files may have come, or the log was taken off behind the
 /// place it was looked through to.
 fn due(seen: &Seen, view: &ViewVersion, trimmed: Option<Position>, now: Timestamp) -> bool {
-    if view.form().takes_pushes() && trimmed.is_some_and(|until| until > seen.position) {
+    if view.form().source.origin.is_logged() && trimmed.is_some_and(|until| until > seen.position) {
         return true;
     }
     let only_pushed =
-        view.form().takes_pushes() && view.form().source.origin.batch().is_none();
+        view.form().source.origin.is_logged() && view.form().source.origin.batch().is_none();
     let pause = PAUSE.max(Duration::from_micros((seen.took.max(0) * WORTH).cast_unsigned()));
     !only_pushed && now.since(seen.read_at) >= pause
 }

@@ -222,7 +222,8 @@ impl Features {
         view: &ViewVersion,
         keys: &Keys,
     ) -> Result<(Timestamp, Vec<Vec<Value>>)> {
-        let entities = keys.iter().map(|(name, _, values)| (name.clone(), values.iter().map(shown).collect()));
+        let entities =
+            keys.iter().map(|(name, _, values)| (name.clone(), values.iter().map(shown).collect()));
         let wanted = Wanted::Features(vec![view.name().to_string()]);
         let most = self.config().online.max_entities.max(1);
         let entities: Vec<(String, Vec<Json>)> = entities.collect();

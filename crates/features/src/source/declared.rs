@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use falaj_base::{Error, Result};
+use falaj_catalog::name::{DatasetName, TagName};
 
 use crate::definition::form::Origin;
 use crate::definition::path;
@@ -13,11 +14,14 @@ const MAX_QUERY: usize = 64 << 10;
 
 /// Whether sources of a kind lie with others.
 pub(crate) fn foreign(kind: SourceKind) -> bool {
-    matches!(kind, SourceKind::Delta | SourceKind::Iceberg | SourceKind::Postgres)
+    matches!(
+        kind,
+        SourceKind::Delta | SourceKind::Iceberg | SourceKind::Postgres | SourceKind::Dataset
+    )
 }
 
 /// The fields that only sources of these kinds have.
-fn own(source: &Source) -> [(&'static str, Option<&dyn Display>); 8] {
+fn own(source: &Source) -> [(&'static str, Option<&dyn Display>); 10] {
     [
         ("version", source.version.as_ref().map(|it| it as _)),
         ("timestamp", source.timestamp.as_ref().map(|it| it as _)),
@@ -27,6 +31,8 @@ fn own(source: &Source) -> [(&'static str, Option<&dyn Display>); 8] {
         ("database", source.database.as_ref().map(|it| it as _)),
         ("table", source.table.as_ref().map(|it| it as _)),
         ("query", source.query.as_ref().map(|it| it as _)),
+        ("dataset", source.dataset.as_ref().map(|it| it as _)),
+        ("tag", source.tag.as_ref().map(|it| it as _)),
     ]
 }
 
@@ -42,6 +48,11 @@ pub(crate) fn only(source: &Source, allowed: &[&str]) -> Result<()> {
     }
 }
 
+/// Whether sources of a kind are found by something else than a path.
+fn pathless(kind: SourceKind) -> bool {
+    matches!(kind, SourceKind::Postgres | SourceKind::Dataset)
+}
+
 /// Refuses what no source of its kind can be.
 pub(crate) fn checked(source: &Source) -> Result<()> {
     let others = [
@@ -49,7 +60,7 @@ pub(crate) fn checked(source: &Source) -> Result<()> {
         ("batch", source.batch.as_ref().map(|it| it as _)),
         (
             "path",
-            source.path.as_ref().filter(|_| source.kind == SourceKind::Postgres).map(|it| it as _),
+            source.path.as_ref().filter(|_| pathless(source.kind)).map(|it| it as _),
         ),
     ];
     for (field, value) in others {
@@ -65,6 +76,20 @@ pub(crate) fn checked(source: &Source) -> Result<()> {
                 return Err(Error::invalid("version", version, "0 or more"));
             }
             one_of(source, &["version", "timestamp"])
+        }
+        SourceKind::Dataset => {
+            only(source, &["dataset", "version", "tag"])?;
+            let Some(dataset) = &source.dataset else {
+                return Err(Error::invalid("dataset", "absent", "the name of a dataset"));
+            };
+            DatasetName::new(dataset).map_err(|error| error.at("dataset"))?;
+            if let Some(version) = source.version.filter(|version| *version < 1) {
+                return Err(Error::invalid("version", version, "1 or more"));
+            }
+            if let Some(tag) = &source.tag {
+                TagName::new(tag)?;
+            }
+            one_of(source, &["version", "tag"])
         }
         SourceKind::Iceberg => {
             only(source, &["snapshot", "ref", "timestamp", "metadata"])?;
@@ -161,6 +186,11 @@ pub(crate) fn origin(source: &Source) -> Origin {
             reference: source.reference.clone(),
             timestamp: source.timestamp,
         },
+        SourceKind::Dataset => Origin::Dataset {
+            dataset: source.dataset.clone().unwrap_or_default(),
+            version: source.version,
+            tag: source.tag.clone(),
+        },
         _ => Origin::Postgres {
             database: source.database.clone().unwrap_or_default(),
             table: source.table.clone(),
@@ -188,6 +218,11 @@ pub(crate) fn put_back(source: &mut Source, origin: Origin) {
             source.kind = SourceKind::Postgres;
             source.database = Some(database);
             (source.table, source.query) = (table, query);
+        }
+        Origin::Dataset { dataset, version, tag } => {
+            source.kind = SourceKind::Dataset;
+            source.dataset = Some(dataset);
+            (source.version, source.tag) = (version, tag);
         }
         _ => {}
     }

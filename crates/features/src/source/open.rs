@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use falaj_base::{Ctx, Error, Name, Result, hex};
+use falaj_catalog::version::Which;
 use falaj_governance::residency::Residency;
 use falaj_governance::tenancy::Project;
 use falaj_store::db::Tx;
@@ -21,6 +22,7 @@ use crate::Features;
 use crate::definition::ViewVersion;
 use crate::definition::form::{Origin, SourceForm, ViewForm};
 use crate::history::segment::Loose;
+use crate::transform::demand;
 use crate::history::{Position, segment};
 
 /// What was read of a source, for the record.
@@ -103,7 +105,7 @@ impl Origins<'_> {
                 }
             });
         }
-        if view.form().takes_pushes() {
+        if view.form().source.origin.is_logged() {
             self.pushed(view, &mut pieces, &mut read).await?;
         }
         let history = History { view: view.form().clone(), pieces };
@@ -173,11 +175,24 @@ impl Origins<'_> {
                 let piece = Piece::Table { name, table, known, file: None, spool };
                 Ok(vec![Found::Rows { piece, sha256 }])
             }
+            Origin::Dataset { dataset, version, tag } => {
+                let which = Which::of(*version, tag.clone(), None)?;
+                let datasets = self.features.datasets()?;
+                let opened = datasets.open(self.ctx, self.project, dataset, which).await?;
+                let (name, version) = (format!("dataset {dataset}"), opened.version.version);
+                let mut found = vec![Found::Version { name, version: version.to_string() }];
+                for file in opened.files {
+                    let name = format!("dataset {dataset} {}", file.sha256);
+                    let (piece, sha256) = self.blob(name, file.blob(), known.clone()).await?;
+                    found.push(Found::Rows { piece, sha256 });
+                }
+                Ok(found)
+            }
             Origin::Push { .. } | Origin::Stream(_) => match source.origin.batch() {
                 Some(batch) => Box::pin(self.source(batch, view, window)).await,
                 None => Ok(Vec::new()),
             },
-            Origin::Request => Err(Error::internal("a view on demand has no rows")),
+            Origin::Request => demand::refuse(view, "it has no rows").map(|()| Vec::new()),
         }
     }
 

@@ -31,8 +31,10 @@ use tokio::sync::Notify;
 
 pub use id::TrainingSetId;
 pub(crate) use make::maker;
+pub(crate) use pipe::pipe;
 pub use set::{State, TrainingSet};
-pub use spec::{Chosen, Manifest, Wanted, What};
+pub(crate) use spec::Work;
+pub use spec::{Chosen, Manifest, Register, Wanted, What};
 
 /// Who waits for whom.
 #[derive(Clone, Debug, Default)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use falaj_base::{Error, Result, Timestamp};
+use falaj_catalog::name::DatasetName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -49,6 +50,16 @@ pub struct Wanted {
     /// The moments: a Parquet file among the objects of the project.
     #[serde(default)]
     pub moments_object: Option<String>,
+    /// Make the result a version of this dataset as well, which is made if there is none.
+    #[serde(default)]
+    pub register: Option<DatasetName>,
+}
+
+/// The dataset that a set becomes a version of, and whose version that is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Register {
+    pub dataset: DatasetName,
+    pub by: String,
 }
 
 /// Which features, and by which rules.
@@ -62,6 +73,8 @@ pub struct What {
     pub as_of: Option<Timestamp>,
     pub hindsight: bool,
     pub full_feature_names: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub register: Option<Register>,
 }
 
 impl What {
@@ -116,6 +129,7 @@ impl Wanted {
             as_of: self.as_of,
             hindsight: self.hindsight,
             full_feature_names: self.full_feature_names,
+            register: None,
         }
     }
 

@@ -55,11 +55,20 @@ async fn trips(world: &World) -> (Value, Value) {
 async fn a_source_reads_the_version_that_it_names() {
     each(async |world: World| {
         put(&world, "trips", "driver_id,trips,event_timestamp\n1,7,2026-05-01T10:00:00Z\n").await;
-        let refused = world.post("/apply", TRIPS.replace("PIN", "tag = \"gold\"").replace("\"trips\"\nt", "\"nobody\"\nt")).await;
+        let refused = world
+            .post(
+                "/apply",
+                TRIPS.replace("PIN", "tag = \"gold\"").replace("\"trips\"\nt", "\"nobody\"\nt"),
+            )
+            .await;
         assert_eq!(refused.0, 404, "{}", refused.1);
         world.apply(&TRIPS.replace("PIN", "")).await;
         let (first, sources) = trips(&world).await;
-        assert_eq!((&sources[0]["version"], &sources[1]["rows"]), (&json!("1"), &json!(1)), "{sources}");
+        assert_eq!(
+            (&sources[0]["version"], &sources[1]["rows"]),
+            (&json!("1"), &json!(1)),
+            "{sources}"
+        );
         put(&world, "trips", "driver_id,trips,event_timestamp\n1,8,2026-05-01T10:00:00Z\n").await;
         let (second, sources) = trips(&world).await;
         assert_eq!(sources[0]["version"], "2");
@@ -75,7 +84,12 @@ async fn a_source_reads_the_version_that_it_names() {
             ("tag = \"7\"", "sources[0].tag"),
         ] {
             let answer = world.post("/apply", TRIPS.replace("PIN", wrong)).await;
-            assert_eq!((answer.0, answer.1["field"].as_str()), (400, Some(field)), "{wrong}: {}", answer.1);
+            assert_eq!(
+                (answer.0, answer.1["field"].as_str()),
+                (400, Some(field)),
+                "{wrong}: {}",
+                answer.1
+            );
         }
     })
     .await;
@@ -88,15 +102,23 @@ async fn a_training_set_becomes_a_version_of_a_dataset() {
         world.apply(&TRIPS.replace("PIN", "")).await;
         let moments = json!({ "driver_id": [1, 2], "event_timestamp":
             ["2026-05-01T11:30:00Z", "2026-05-01T11:30:00Z"] });
-        let wanted = json!({ "features": ["stats:trips"], "moments": moments, "register": "training" });
+        let wanted =
+            json!({ "features": ["stats:trips"], "moments": moments, "register": "training" });
         let made = made(&world, wanted.clone()).await;
-        let (datasets, ctx, project) = (world.datasets(), Ctx::system("tester"), world.project().await);
+        let (datasets, ctx, project) =
+            (world.datasets(), Ctx::system("tester"), world.project().await);
         let datasets: Datasets = datasets;
         let opened = datasets.open(&ctx, &project, "training", Default::default()).await.unwrap();
         let origin = opened.version.origin.clone().unwrap();
-        assert_eq!((origin.kind.as_str(), Value::from(origin.id)), ("training-set", made["id"].clone()));
+        assert_eq!(
+            (origin.kind.as_str(), Value::from(origin.id)),
+            ("training-set", made["id"].clone())
+        );
         assert_eq!(origin.digest.map(Value::from), Some(made["digest"].clone()));
-        assert_eq!((opened.version.rows, opened.files[0].sha256.as_str()), (2, made["manifest"]["sha256"].as_str().unwrap()));
+        assert_eq!(
+            (opened.version.rows, opened.files[0].sha256.as_str()),
+            (2, made["manifest"]["sha256"].as_str().unwrap())
+        );
         assert_eq!(opened.version.created_by, "tester");
         // The same file: kept once, and there as long as one of both is.
         let refs = "SELECT MAX(refs) AS n FROM blob WHERE state = 'ready'";
@@ -105,11 +127,13 @@ async fn a_training_set_becomes_a_version_of_a_dataset() {
         assert_eq!(lineage["down"]["datasets"][0]["dataset"], "training");
         assert_eq!(lineage["up"]["sources"][0]["origin"]["dataset"], "trips");
         let fence = [("dataset:write", "/training")];
-        let (status, body) = world.behind(&fence, Method::POST, "/training-sets", wanted.clone()).await;
+        let (status, body) =
+            world.behind(&fence, Method::POST, "/training-sets", wanted.clone()).await;
         assert_eq!(status, 404, "{body}");
         let mut bad = wanted;
         bad["register"] = json!("a b");
-        let asked = world.ask(Ctx::system("tester"), "default", Method::POST, "/training-sets", &bad).await;
+        let asked =
+            world.ask(Ctx::system("tester"), "default", Method::POST, "/training-sets", &bad).await;
         assert_eq!(answer(asked).await.0, 400);
     })
     .await;

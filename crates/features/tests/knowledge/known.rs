@@ -66,11 +66,15 @@ async fn a_view_that_is_too_old_is_told_of_once_and_once_again_when_it_is_not() 
         for _ in 0..3 {
             world.features.watch_freshness().await.unwrap();
         }
-        assert_eq!((told(&world, "feature.stale").await, told(&world, "feature.fresh").await), (1, 1));
+        assert_eq!(
+            (told(&world, "feature.stale").await, told(&world, "feature.fresh").await),
+            (1, 1)
+        );
         assert!(ok(world.get("/views/stats/freshness").await)["stale_since"].is_null());
         // What is said of a view changes in place.
         let applied = world.apply(&DRIVERS.replace("2h", "9h")).await;
-        let view = applied["definitions"].as_array().unwrap().iter().find(|it| it["kind"] == "view");
+        let view =
+            applied["definitions"].as_array().unwrap().iter().find(|it| it["kind"] == "view");
         assert_eq!(view.unwrap()["outcome"], "metadata");
         world.clock.advance(Duration::from_hours(3));
         world.features.watch_freshness().await.unwrap();
@@ -110,15 +114,24 @@ async fn statistics_are_counted_when_asked_for() {
             columns.iter().find(|it| it["name"] == name).cloned().unwrap_or_default()
         };
         assert_eq!((&column("trips")["min"], &column("trips")["max"]), (&json!(7), &json!(9)));
-        assert_eq!((&column("trips")["distinct"], &column("income")["mean"]), (&json!(2), &json!(0.5)));
+        assert_eq!(
+            (&column("trips")["distinct"], &column("income")["mean"]),
+            (&json!(2), &json!(0.5))
+        );
         // Again: the old ones are given back.
         ok(world.post("/views/stats/profile", json!({})).await);
         let blobs = "SELECT COUNT(*) AS n FROM blob_ref WHERE owner_kind = 'feature-statistics'";
         assert_eq!(world.count(blobs).await, 1);
         let hidden = world
-            .behind(&[("feature:read", "/stats/income")], Method::GET, "/views/stats/statistics", Value::Null)
+            .behind(
+                &[("feature:read", "/stats/income")],
+                Method::GET,
+                "/views/stats/statistics",
+                Value::Null,
+            )
             .await;
-        let names: Vec<_> = ok(hidden)["columns"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect();
+        let names: Vec<_> =
+            ok(hidden)["columns"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect();
         assert_eq!(names, ["driver_id", "trips", "event_timestamp"]);
     })
     .await;
@@ -138,20 +151,26 @@ async fn a_column_that_one_may_not_read_is_refused_by_its_name() {
             assert_eq!(status, 404, "{body}");
             assert!(body["detail"].as_str().unwrap().contains("stats:income"), "{body}");
         }
-        let some = world.behind(&fence, Method::POST, "/training-sets", set(json!(["stats:trips"]))).await;
+        let some =
+            world.behind(&fence, Method::POST, "/training-sets", set(json!(["stats:trips"]))).await;
         assert_eq!(ok(some)["features"][0]["features"], json!(["trips"]));
-        let online = |features: Value| json!({ "features": features, "entities": { "driver_id": [1] } });
+        let online =
+            |features: Value| json!({ "features": features, "entities": { "driver_id": [1] } });
         let (status, body) =
             world.behind(&fence, Method::POST, "/online", online(json!(["stats:income"]))).await;
         assert_eq!(status, 404, "{body}");
         assert!(body["detail"].as_str().unwrap().contains("stats:income"), "{body}");
-        let trips = world.behind(&fence, Method::POST, "/online", online(json!(["stats:trips"]))).await;
+        let trips =
+            world.behind(&fence, Method::POST, "/online", online(json!(["stats:trips"]))).await;
         assert_eq!(ok(trips)["values"], json!([[7]]));
         // Nor is a set with it one that may be read.
         let whole = made(&world, set(json!(["stats"]))).await;
         let path = format!("/training-sets/{}", whole["id"].as_str().unwrap());
         assert_eq!(world.behind(&fence, Method::GET, &path, Value::Null).await.0, 404);
-        assert_eq!(world.behind(&fence, Method::GET, &format!("{path}/data"), Value::Null).await.0, 404);
+        assert_eq!(
+            world.behind(&fence, Method::GET, &format!("{path}/data"), Value::Null).await.0,
+            404
+        );
     })
     .await;
 }
@@ -170,7 +189,12 @@ async fn lineage_goes_up_and_down() {
         assert_eq!(found["down"]["training_sets"][0]["id"], set["id"]);
         assert_eq!(found["down"]["training_sets"][0]["digest"], set["digest"]);
         let hidden = world
-            .behind(&[("feature:read", "/service/ranking")], Method::GET, "/views/stats/lineage", Value::Null)
+            .behind(
+                &[("feature:read", "/service/ranking")],
+                Method::GET,
+                "/views/stats/lineage",
+                Value::Null,
+            )
             .await;
         assert_eq!(ok(hidden)["down"]["services"], json!([]));
     })

@@ -7,7 +7,9 @@ use std::path::Path;
 use prost::Message;
 use rusqlite::{Connection, OpenFlags};
 
-use super::wire::Registry;
+use super::wire::{
+    DataSource, Entity, FeatureService, FeatureView, Reference, Registry, Something,
+};
 use crate::{Error, Result};
 
 /// The largest registry that is read.
@@ -19,7 +21,10 @@ pub(super) fn read(path: &Path) -> Result<Registry> {
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
     file.take(MOST + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
     if bytes.len() as u64 > MOST {
-        return Err(Error::Unsupported(format!("{}: a registry has at most {MOST} bytes", path.display())));
+        return Err(Error::Unsupported(format!(
+            "{}: a registry has at most {MOST} bytes",
+            path.display()
+        )));
     }
     if bytes.starts_with(b"SQLite format 3\0") {
         return tables(path).map_err(|error| unreadable(path, &error));
@@ -37,32 +42,70 @@ fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Error {
 fn tables(path: &Path) -> std::result::Result<Registry, Box<dyn std::error::Error>> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
-    let mut registry = Registry::default();
-    registry.entities = messages(&db, "entities", "entity_proto")?;
-    registry.data_sources = messages(&db, "data_sources", "data_source_proto")?;
-    registry.feature_views = messages(&db, "feature_views", "feature_view_proto")?;
-    registry.stream_feature_views = messages(&db, "stream_feature_views", "feature_view_proto")?;
-    registry.on_demand_feature_views =
-        messages(&db, "on_demand_feature_views", "feature_view_proto")?;
-    registry.label_views = messages(&db, "label_views", "feature_view_proto")?;
-    registry.feature_services = messages(&db, "feature_services", "feature_service_proto")?;
-    registry.saved_datasets = messages(&db, "saved_datasets", "saved_dataset_proto")?;
-    registry.validation_references =
-        messages(&db, "validation_references", "validation_reference_proto")?;
-    registry.permissions = messages(&db, "permissions", "permission_proto")?;
-    Ok(registry)
+    Ok(Registry {
+        entities: messages(&db, "entities", "entity_proto", |it: &mut Entity, project| {
+            it.spec.iter_mut().for_each(|spec| spec.project = project.clone());
+        })?,
+        data_sources: messages(
+            &db,
+            "data_sources",
+            "data_source_proto",
+            |it: &mut DataSource, project| {
+                it.project = project;
+            },
+        )?,
+        feature_views: messages(&db, "feature_views", VIEW, |it: &mut FeatureView, project| {
+            it.spec.iter_mut().for_each(|spec| spec.project = project.clone());
+        })?,
+        stream_feature_views: messages(&db, "stream_feature_views", VIEW, in_project)?,
+        on_demand_feature_views: messages(&db, "on_demand_feature_views", VIEW, in_project)?,
+        label_views: messages(&db, "label_views", VIEW, in_project)?,
+        feature_services: messages(
+            &db,
+            "feature_services",
+            "feature_service_proto",
+            |it: &mut FeatureService, project| {
+                it.spec.iter_mut().for_each(|spec| spec.project = project.clone());
+            },
+        )?,
+        saved_datasets: messages(&db, "saved_datasets", "saved_dataset_proto", in_project)?,
+        validation_references: messages(
+            &db,
+            "validation_references",
+            "validation_reference_proto",
+            |it: &mut Reference, project| it.project = project,
+        )?,
+        permissions: messages(&db, "permissions", "permission_proto", in_project)?,
+    })
 }
 
+/// The column of views of any kind.
+const VIEW: &str = "feature_view_proto";
+
+fn in_project(it: &mut Something, project: String) {
+    it.spec.iter_mut().for_each(|spec| spec.project.clone_from(&project));
+}
+
+/// The messages of a table. Which project each is of stands in a column, and not always in it.
 fn messages<M: Message + Default>(
     db: &Connection,
     table: &str,
     column: &str,
+    place: impl Fn(&mut M, String),
 ) -> std::result::Result<Vec<M>, Box<dyn std::error::Error>> {
     let found = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = ?1";
     if db.query_row(found, [table], |row| row.get::<_, i64>(0))? == 0 {
         return Ok(Vec::new());
     }
-    let mut statement = db.prepare(&format!("SELECT {column} FROM {table} ORDER BY 1"))?;
-    let rows = statement.query_map([], |row| row.get::<_, Vec<u8>>(0))?;
-    rows.map(|bytes| Ok(M::decode(bytes?.as_slice())?)).collect()
+    let mut statement =
+        db.prepare(&format!("SELECT {column}, project_id FROM {table} ORDER BY 1"))?;
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, String>(1)?));
+    let mut found = Vec::new();
+    for row in statement.query_map([], read)? {
+        let (bytes, project) = row?;
+        let mut message = M::decode(bytes.as_slice())?;
+        place(&mut message, project);
+        found.push(message);
+    }
+    Ok(found)
 }

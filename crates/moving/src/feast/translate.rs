@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::wire::{
-    DataSource, Duration, Entity as FeastEntity, FeatureServiceSpec, FeatureViewSpec, Field, Registry,
+    DataSource, Duration, Entity as FeastEntity, FeatureServiceSpec, FeatureViewSpec, Field,
+    Registry,
 };
-use super::{About, Column, Definitions, Entity, Left, Place, Reading, Service, Source, Translated, View};
+use super::{
+    About, Column, Definitions, Entity, Left, Place, Reading, Service, Source, Translated, View,
+};
 use crate::{Error, Result};
 
 /// What Feast calls the entity of views that have none.
@@ -62,7 +65,8 @@ fn project(registry: &Registry, wanted: Option<&str>) -> Result<String> {
         (None, [only]) => Ok((*only).to_owned()),
         (None, []) => Err(Error::Unsupported("the registry declares nothing".to_owned())),
         (None, names) => {
-            let text = format!("the registry has several projects; name one of {}", names.join(", "));
+            let text =
+                format!("the registry has several projects; name one of {}", names.join(", "));
             Err(Error::Unsupported(text))
         }
     }
@@ -175,14 +179,16 @@ impl Work<'_> {
             return Err("it is disabled".to_owned());
         }
         if spec.feature_transformation.is_some() || !spec.source_views.is_empty() {
-            return Err("its features are computed by Python that was pickled, which is never run".to_owned());
+            return Err("its features are computed by Python that was pickled, which is never run"
+                .to_owned());
         }
         let entities: Vec<String> =
             spec.entities.iter().filter(|name| *name != DUMMY).cloned().collect();
         if entities.is_empty() {
             return Err("it is about no entity".to_owned());
         }
-        let unknown = entities.iter().find(|name| self.out.entity.iter().all(|it| it.name != **name));
+        let unknown =
+            entities.iter().find(|name| self.out.entity.iter().all(|it| it.name != **name));
         if let Some(unknown) = unknown {
             return Err(format!("its entity {unknown} did not come"));
         }
@@ -193,7 +199,10 @@ impl Work<'_> {
             Some(push) if push.kind == PUSH => {
                 // In a view, a push source stands without what it was declared with.
                 let whole = DataSource {
-                    batch_source: push.batch_source.clone().or_else(|| Some(Box::new(batch.clone()))),
+                    batch_source: push
+                        .batch_source
+                        .clone()
+                        .or_else(|| Some(Box::new(batch.clone()))),
                     ..push.clone()
                 };
                 self.source(&whole).map_err(|why| of(why, push))?
@@ -260,6 +269,7 @@ impl Work<'_> {
         let python = "it is computed by Python that was pickled, which is never run";
         let kinds = [
             ("on-demand view", python, &registry.on_demand_feature_views),
+            ("stream view", python, &registry.stream_feature_views),
             ("label view", "there are no label views", &registry.label_views),
             ("saved dataset", "put its files as a dataset", &registry.saved_datasets),
             ("permission", "write a policy in its place", &registry.permissions),
@@ -269,11 +279,6 @@ impl Work<'_> {
                 if spec.project == project {
                     self.leave(kind, &spec.name, why);
                 }
-            }
-        }
-        for spec in registry.stream_feature_views.iter().filter_map(|it| it.spec.as_ref()) {
-            if spec.project == project {
-                self.leave("stream view", &spec.name, python);
             }
         }
         for reference in registry.validation_references.iter().filter(|it| it.project == project) {
@@ -364,13 +369,21 @@ mod tests {
             project: "p".to_owned(),
             kind: FILE,
             timestamp_field: "ts".to_owned(),
-            file_options: Some(FileOptions { uri: format!("data/{name}.parquet"), file_format: None }),
+            file_options: Some(FileOptions {
+                uri: format!("data/{name}.parquet"),
+                file_format: None,
+            }),
             ..DataSource::default()
         }
     }
 
     fn registry() -> Registry {
-        let entity = EntitySpec { name: "driver".into(), join_key: "id".into(), project: "p".into(), ..EntitySpec::default() };
+        let entity = EntitySpec {
+            name: "driver".into(),
+            join_key: "id".into(),
+            project: "p".into(),
+            ..EntitySpec::default()
+        };
         let view = FeatureViewSpec {
             name: "stats".into(),
             project: "p".into(),
@@ -416,21 +429,33 @@ mod tests {
     fn what_cannot_come_is_named_with_its_reason() {
         type Change = fn(&mut FeatureViewSpec);
         let table: [(Change, &str); 7] = [
-            (|it| it.feature_transformation = Some(super::super::wire::Something {}), "pickled"),
+            (|it| it.feature_transformation = Some(super::super::wire::Presence {}), "pickled"),
             (|it| it.entities = vec!["__dummy".into()], "no entity"),
             (|it| it.features[0].value_type = 34, "number 34"),
             (|it| it.batch_source.as_mut().unwrap().kind = 8, "Snowflake"),
             (|it| it.batch_source = None, "no source"),
             (|it| it.name = "a b".into(), "no name"),
             (
-                |it| drop(it.batch_source.as_mut().unwrap().field_mapping.insert("a".into(), "b".into())),
+                |it| {
+                    drop(
+                        it.batch_source
+                            .as_mut()
+                            .unwrap()
+                            .field_mapping
+                            .insert("a".into(), "b".into()),
+                    )
+                },
                 "renames the column a",
             ),
         ];
         for (change, words) in table {
             let found = changed(change);
             assert!(found.definitions.view.is_empty(), "{words}");
-            assert!(found.left.iter().any(|it| it.kind == "view" && it.reason.contains(words)), "{words}: {:?}", found.left);
+            assert!(
+                found.left.iter().any(|it| it.kind == "view" && it.reason.contains(words)),
+                "{words}: {:?}",
+                found.left
+            );
         }
     }
 

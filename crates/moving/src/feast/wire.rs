@@ -14,19 +14,19 @@ pub(super) struct Registry {
     #[prost(message, repeated, tag = "7")]
     pub(super) feature_services: Vec<FeatureService>,
     #[prost(message, repeated, tag = "8")]
-    pub(super) on_demand_feature_views: Vec<OnDemand>,
+    pub(super) on_demand_feature_views: Vec<Something>,
     #[prost(message, repeated, tag = "11")]
-    pub(super) saved_datasets: Vec<OnDemand>,
+    pub(super) saved_datasets: Vec<Something>,
     #[prost(message, repeated, tag = "12")]
     pub(super) data_sources: Vec<DataSource>,
     #[prost(message, repeated, tag = "13")]
     pub(super) validation_references: Vec<Reference>,
     #[prost(message, repeated, tag = "14")]
-    pub(super) stream_feature_views: Vec<StreamFeatureView>,
+    pub(super) stream_feature_views: Vec<Something>,
     #[prost(message, repeated, tag = "16")]
-    pub(super) permissions: Vec<OnDemand>,
+    pub(super) permissions: Vec<Something>,
     #[prost(message, repeated, tag = "19")]
-    pub(super) label_views: Vec<OnDemand>,
+    pub(super) label_views: Vec<Something>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -100,12 +100,12 @@ pub(super) struct FileOptions {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct FileFormat {
     #[prost(message, optional, tag = "2")]
-    pub(super) delta_format: Option<Something>,
+    pub(super) delta_format: Option<Presence>,
 }
 
-/// Something that is there or not.
+/// What is there or not.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Something {}
+pub(super) struct Presence {}
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Duration {
@@ -146,25 +146,11 @@ pub(super) struct FeatureViewSpec {
     #[prost(message, repeated, tag = "12")]
     pub(super) entity_columns: Vec<Field>,
     #[prost(message, repeated, tag = "14")]
-    pub(super) source_views: Vec<Something>,
+    pub(super) source_views: Vec<Presence>,
     #[prost(message, optional, tag = "15")]
-    pub(super) feature_transformation: Option<Something>,
+    pub(super) feature_transformation: Option<Presence>,
     #[prost(bool, tag = "20")]
     pub(super) disabled: bool,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct StreamFeatureView {
-    #[prost(message, optional, tag = "1")]
-    pub(super) spec: Option<StreamFeatureViewSpec>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct StreamFeatureViewSpec {
-    #[prost(string, tag = "1")]
-    pub(super) name: String,
-    #[prost(string, tag = "2")]
-    pub(super) project: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -203,7 +189,7 @@ pub(super) struct Projection {
 
 /// Anything that has its name and project where most things have them.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct OnDemand {
+pub(super) struct Something {
     #[prost(message, optional, tag = "1")]
     pub(super) spec: Option<Named>,
 }

@@ -93,15 +93,17 @@ impl Put {
     }
 
     fn format_of(&self, file: &Path) -> Format {
-        let csv = file.extension().is_some_and(|end| {
-            end.eq_ignore_ascii_case("csv") || end.eq_ignore_ascii_case("tsv")
-        });
+        let csv = file
+            .extension()
+            .is_some_and(|end| end.eq_ignore_ascii_case("csv") || end.eq_ignore_ascii_case("tsv"));
         self.format.unwrap_or(if csv { Format::Csv } else { Format::Parquet })
     }
 
     async fn send(&self, ctx: &Context, client: &Client, file: &Path) -> Result<Value> {
         let mut call = client.call(Method::POST, &path(&self.place, &[&self.name, "files"]))?;
-        call = call.streaming().header(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        call = call
+            .streaming()
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
         if self.format_of(file) == Format::Csv {
             let tabs = file.extension().is_some_and(|end| end.eq_ignore_ascii_case("tsv"));
             let delimiter = self.delimiter.as_deref().or(tabs.then_some("\\t"));

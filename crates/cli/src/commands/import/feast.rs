@@ -79,9 +79,10 @@ impl Feast {
 
     fn roots(&self) -> Result<Vec<(String, PathBuf)>> {
         let root = |text: &String| {
-            let (name, folder) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(
-                || Failure::usage(format!("`{text}` is no root: write `name=/folder`")),
-            )?;
+            let (name, folder) =
+                text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
+                    Failure::usage(format!("`{text}` is no root: write `name=/folder`"))
+                })?;
             let folder = std::path::absolute(folder)?;
             Ok((name.to_owned(), plain(&folder)))
         };
@@ -111,11 +112,14 @@ impl Feast {
             }
         }
         if !self.upload {
-            let text = format!("{uri} is below no root: name one with --root, or send it with --upload");
+            let text =
+                format!("{uri} is below no root: name one with --root, or send it with --upload");
             return Err(text);
         }
         if table || !whole.is_file() {
-            return Err(format!("{uri} is no single file, and cannot be sent: name a --root for it"));
+            return Err(format!(
+                "{uri} is no single file, and cannot be sent: name a --root for it"
+            ));
         }
         let name = whole.file_name().and_then(|name| name.to_str()).unwrap_or("file.parquet");
         let object = format!("feast/{name}");
@@ -182,7 +186,10 @@ fn told(ctx: &Context, left: &[Left]) -> Result<()> {
     for Left { kind, name, reason } in left {
         ctx.output.say(&format!("{kind} {name} did not come: {reason}"));
     }
-    Err(Failure::failed(format!("{} of Feast's definitions did not come, or not whole", left.len())))
+    Err(Failure::failed(format!(
+        "{} of Feast's definitions did not come, or not whole",
+        left.len()
+    )))
 }
 
 /// The folder of the repository that a registry belongs to.
