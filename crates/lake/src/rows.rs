@@ -208,7 +208,7 @@ pub struct Batches {
 /// The row group that is being read.
 #[derive(Debug)]
 enum Group {
-    Read(Records),
+    Read(Box<Records>),
     /// Nothing of the file is needed but how many rows there are.
     Counted(u64),
 }
@@ -241,7 +241,7 @@ impl Batches {
                     groups: Some(vec![group]),
                     rows_at_once: most,
                 };
-                Group::Read(self.rows.table.records(&part)?)
+                Group::Read(Box::new(self.rows.table.records(&part)?))
             });
         }
     }

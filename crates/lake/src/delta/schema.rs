@@ -66,12 +66,11 @@ pub(super) fn columns(metadata: &Metadata, table: &str, most: usize) -> Result<C
         let lacks = |key: &str| {
             Error::invalid(format!("{} {}", field(), one.name), "unmapped", format!("a `{key}`"))
         };
-        let called = match mapping {
-            Mapping::None => one.name.clone(),
-            _ => {
-                let name = one.metadata.get(PHYSICAL).and_then(Value::as_str);
-                name.ok_or_else(|| lacks(PHYSICAL))?.to_owned()
-            }
+        let called = if mapping == Mapping::None {
+            one.name.clone()
+        } else {
+            let name = one.metadata.get(PHYSICAL).and_then(Value::as_str);
+            name.ok_or_else(|| lacks(PHYSICAL))?.to_owned()
         };
         let at = match mapping {
             Mapping::Id => {

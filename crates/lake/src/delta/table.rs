@@ -135,7 +135,7 @@ impl Reading<'_> {
             }
             reading.apply(action)
         };
-        if name.ends_with(".json") {
+        if name.rsplit('.').next() == Some("json") {
             let text = file.whole(file.size())?;
             for action in action::lines(&text, file.name()) {
                 take(self, action?)?;

@@ -93,7 +93,7 @@ fn file_of(told: &str) -> Option<String> {
     let start = told.len().checked_sub(20).filter(|start| told.is_char_boundary(*start))?;
     let (prefix, id) = told.split_at(start);
     let id = z85(id).filter(|id| id.len() == 16)?;
-    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = falaj_base::hex(&id);
     let id =
         format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]);
     let name = format!("deletion_vector_{id}.bin");
@@ -161,5 +161,31 @@ mod tests {
         assert_eq!(set(&lies), None);
         bytes.extend([0; 4]);
         assert_eq!(set(&bytes), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_set_or_none(
+            rows in proptest::collection::vec(0_u64..1 << 34, 0..200),
+            changes in proptest::collection::vec(
+                (proptest::prelude::any::<proptest::sample::Index>(), proptest::num::u8::ANY), 0..4),
+            noise in proptest::collection::vec(proptest::num::u8::ANY, 0..200),
+        ) {
+            let rows: RoaringTreemap = rows.into_iter().collect();
+            let mut bytes = MAGIC.to_le_bytes().to_vec();
+            rows.serialize_into(&mut bytes).unwrap();
+            proptest::prop_assert_eq!(set(&bytes), Some(rows));
+            let length = bytes.len();
+            for (at, byte) in changes {
+                bytes[at.index(length)] = byte;
+            }
+            // Whatever it is now, looking at it is fine.
+            if let Some(found) = set(&bytes) {
+                proptest::prop_assert!(found.iter().count() as u64 == found.len());
+            }
+            let mut other = MAGIC.to_le_bytes().to_vec();
+            other.extend(noise);
+            drop(set(&other));
+        }
     }
 }

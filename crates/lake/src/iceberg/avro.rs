@@ -432,14 +432,14 @@ mod tests {
     fn long(number: i64, to: &mut Vec<u8>) {
         let mut bits = (number << 1 ^ number >> 63).cast_unsigned();
         while bits >= 0x80 {
-            to.push(bits as u8 | 0x80);
+            to.push(u8::try_from(bits & 0x7f).unwrap() | 0x80);
             bits >>= 7;
         }
-        to.push(bits as u8);
+        to.push(u8::try_from(bits).unwrap());
     }
 
     fn sized(bytes: &[u8], to: &mut Vec<u8>) {
-        long(bytes.len() as i64, to);
+        long(bytes.len().try_into().unwrap(), to);
         to.extend(bytes);
     }
 
@@ -557,6 +557,25 @@ mod tests {
             ("text", b"hello".to_vec()),
         ] {
             assert_eq!(read(&bytes).unwrap_err().field(), Some("x"), "{what}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn damage_is_refused_and_never_the_end_of_the_thread(
+            changes in proptest::collection::vec(
+                (proptest::prelude::any::<proptest::sample::Index>(), proptest::num::u8::ANY), 1..6),
+            cut in proptest::option::of(proptest::prelude::any::<proptest::sample::Index>()),
+        ) {
+            let mut bytes = file(&record(), "null", 1, &one());
+            let length = bytes.len();
+            for (at, byte) in changes {
+                bytes[at.index(length)] = byte;
+            }
+            bytes.truncate(cut.map_or(length, |cut| cut.index(length)));
+            if let Err(error) = read(&bytes) {
+                proptest::prop_assert!(!error.kind().is_ours(), "{error:?}");
+            }
         }
     }
 }

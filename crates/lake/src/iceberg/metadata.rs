@@ -78,7 +78,8 @@ pub(super) struct SpecField {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Snapshot {
-    pub(super) snapshot_id: i64,
+    #[serde(rename = "snapshot-id")]
+    pub(super) id: i64,
     #[serde(default)]
     pub(super) manifest_list: Option<String>,
     /// In place of a list, in the first version of the format.
@@ -217,7 +218,7 @@ impl Metadata {
                 found.snapshot_id
             }
         };
-        let found = self.snapshots.iter().find(|snapshot| snapshot.snapshot_id == id);
+        let found = self.snapshots.iter().find(|snapshot| snapshot.id == id);
         found.map(Some).ok_or_else(|| {
             let allowed = format!("a snapshot of {table} that has not expired");
             Error::invalid("snapshot", id, allowed)

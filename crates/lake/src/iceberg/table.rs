@@ -92,7 +92,7 @@ impl Reading<'_> {
                 path,
             });
         }
-        Ok(Snapshot { version: found.snapshot_id.to_string(), columns, files, evidence })
+        Ok(Snapshot { version: found.id.to_string(), columns, files, evidence })
     }
 
     fn manifests(&mut self, of: &metadata::Snapshot) -> Result<Vec<Manifest>> {
@@ -115,7 +115,7 @@ impl Reading<'_> {
                 }
             }
             (None, None) => {
-                let field = format!("{} snapshot {}", self.name, of.snapshot_id);
+                let field = format!("{} snapshot {}", self.name, of.id);
                 return Err(Error::invalid(field, "without manifests", "a manifest-list"));
             }
         }

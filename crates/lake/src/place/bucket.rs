@@ -95,7 +95,7 @@ impl Bucket {
         let below = Path::parse(path).map_err(|error| {
             Error::invalid("path", self.shown(path), "names of objects").caused_by(error)
         })?;
-        Ok(below.parts().fold(self.prefix.clone(), |whole, part| whole.join(part)))
+        Ok(below.parts().fold(self.prefix.clone(), Path::join))
     }
 
     fn failed(&self, path: &str, error: StoreError) -> Error {
