@@ -48,7 +48,7 @@ pub const MOST: usize = i32::MAX as usize;
 /// The bytes that the answers to one moment take at least.
 #[must_use]
 pub fn least(kind: &DataType) -> usize {
-    kind.primitive_width().unwrap_or(FIXED) + 1
+    kind.primitive_width().unwrap_or(FIXED)
 }
 
 /// The values of one column, on their way to where they belong.
@@ -90,6 +90,17 @@ impl Gathered {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.found == self.wanted.len()
+    }
+
+    /// Whether one of the next so many rows is wanted.
+    #[must_use]
+    pub fn wants(&self, rows: u64) -> bool {
+        self.wanted.get(self.found).is_some_and(|(row, _)| *row < self.rows + rows)
+    }
+
+    /// Passes over rows of which none is.
+    pub fn skip(&mut self, rows: u64) {
+        self.rows += rows;
     }
 
     /// The values of the next batch.
@@ -213,9 +224,8 @@ struct Pieces {
 
 impl Column for Pieces {
     fn size(&self, column: &dyn Array, picks: &[Pick]) -> usize {
-        let sizes =
-            picks.iter().map(|pick| bytes(column, pick.row as usize, pick.row as usize + 1));
-        sizes.fold(0, usize::saturating_add)
+        let size = |pick: &Pick| bytes(column, pick.row as usize, pick.row as usize + 1);
+        picks.iter().map(size).fold(0, |sum, size| sum.saturating_add(size - FIXED))
     }
 
     fn add(&mut self, column: &ArrayRef, picks: &[Pick]) -> Result<()> {

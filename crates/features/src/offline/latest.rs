@@ -149,6 +149,20 @@ impl<'m> Latest<'m> {
         Ok(())
     }
 
+    /// Whether a row with an event between these two, in microseconds, could answer any moment.
+    #[must_use]
+    pub fn could_answer(&self, (first, last): (i64, i64)) -> bool {
+        let unit = self.moments.unit();
+        self.moments.bounds().is_some_and(|(earliest, latest)| {
+            unit.micros(first) <= latest && self.rules.last(unit.micros(last)) >= earliest
+        })
+    }
+
+    /// Passes over rows that could not.
+    pub fn skip(&mut self, rows: u64) {
+        self.rows += rows;
+    }
+
     /// Notes the rows that wait, each at the first moment that it can answer, if it is better than
     /// what was noted there.
     fn note(&mut self) {

@@ -23,6 +23,7 @@ pub struct Moments {
     /// Which row of the question each of them is.
     rows: Vec<u32>,
     count: usize,
+    bounds: Option<(i64, i64)>,
     unit: Unit,
 }
 
@@ -102,13 +103,16 @@ impl Moments {
         };
         let (starts, places) = placed(&group_of, groups.len(), times);
         groups.place(&starts);
+        let times_of = || places.iter().map(|(time, _)| *time);
+        let bounds = times_of().min().zip(times_of().max());
         let after = std::iter::repeat_n(i64::MAX, FEW);
         Self {
             groups: groups.near(),
             starts,
-            times: places.iter().map(|(time, _)| *time).chain(after).collect(),
+            times: times_of().chain(after).collect(),
             rows: places.iter().map(|(_, row)| *row).collect(),
             count: times.len(),
+            bounds,
             unit,
         }
     }
@@ -127,6 +131,11 @@ impl Moments {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// The earliest and the latest of them.
+    pub(super) fn bounds(&self) -> Option<(i64, i64)> {
+        self.bounds
     }
 
     /// The time of a placed moment.

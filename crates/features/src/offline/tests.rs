@@ -31,6 +31,12 @@ fn joined(asked: &[(i64, i64)], history: &[Row], rules: Rules, batch: usize) -> 
     let moments = Moments::new(&[("key", keys)], ("at", &*at)).unwrap();
     let mut latest = Latest::new(&moments, rules);
     for rows in history.chunks(batch.max(1)) {
+        let events = || rows.iter().map(|row| row.1);
+        let between = events().min().zip(events().max()).unwrap();
+        if !latest.could_answer(between) {
+            latest.skip(rows.len() as u64);
+            continue;
+        }
         let keys = ints(rows.iter().map(|row| row.0));
         let events = times(rows.iter().map(|row| row.1));
         let knowns = times(rows.iter().map(|row| row.2));
@@ -39,6 +45,10 @@ fn joined(asked: &[(i64, i64)], history: &[Row], rules: Rules, batch: usize) -> 
     let schema = Arc::new(Schema::new(vec![Field::new("value", DataType::Int64, true)]));
     let mut gathered = Gathered::new(latest.finish(), schema.clone(), usize::MAX);
     for rows in history.chunks(batch.max(1)) {
+        if !gathered.wants(rows.len() as u64) {
+            gathered.skip(rows.len() as u64);
+            continue;
+        }
         let values: ArrayRef = Arc::new(rows.iter().map(|row| row.3).collect::<Int64Array>());
         gathered.add(&RecordBatch::try_new(schema.clone(), vec![values]).unwrap()).unwrap();
     }
@@ -149,6 +159,19 @@ fn keys_meet_by_what_they_mean_in_every_width() {
     let event = times([1, 1]);
     latest.add(&[("key", narrow)], ("event", &*event), None).unwrap();
     assert_eq!(latest.finish().rows(), [Some(0), None]);
+}
+
+#[test]
+fn what_cannot_answer_need_not_be_read() {
+    let moments = Moments::new(&[("key", ints([1, 2]))], ("at", &*times([50, 90]))).unwrap();
+    let latest = Latest::new(&moments, WEEK);
+    for (events, could) in [((0, 42), false), ((0, 43), true), ((90, 99), true), ((91, 99), false)]
+    {
+        assert_eq!(latest.could_answer(events), could, "{events:?}");
+    }
+    assert!(Latest::new(&moments, EVER).could_answer((0, 0)));
+    let nobody = Moments::new(&[("key", ints([]))], ("at", &*times([]))).unwrap();
+    assert!(!Latest::new(&nobody, EVER).could_answer((0, 100)));
 }
 
 #[test]

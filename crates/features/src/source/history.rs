@@ -88,6 +88,24 @@ pub(crate) struct Stamps {
     pub(crate) known: Option<ArrayRef>,
 }
 
+/// What comes of a history, in its order.
+pub(crate) enum Step<T> {
+    /// A group of so many rows, with events between these times if that is known. It may be passed
+    /// over.
+    Group(u64, Option<(i64, i64)>),
+    Rows(T),
+}
+
+/// What is to be done after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Go {
+    On,
+    /// Not into this group.
+    Past,
+    /// Nothing more is needed.
+    Home,
+}
+
 impl History {
     /// Refuses files that lack a column, or have it of another type.
     pub(super) fn check(&self) -> Result<()> {
@@ -127,16 +145,36 @@ impl History {
         stop: &Stop,
         mut each: impl FnMut(Stamps) -> Result<()>,
     ) -> Result<()> {
+        self.stamp_steps(stop, |step| match step {
+            Step::Group(..) => Ok(Go::On),
+            Step::Rows(stamps) => each(stamps).map(|()| Go::On),
+        })
+    }
+
+    /// The same, where groups of rows can be passed over.
+    pub(crate) fn stamp_steps(
+        &self,
+        stop: &Stop,
+        mut each: impl FnMut(Step<Stamps>) -> Result<Go>,
+    ) -> Result<()> {
         let keys: Vec<_> = self.view.keys().into_iter().cloned().collect();
         let mut columns: Vec<String> = keys.iter().map(|key| key.name.to_string()).collect();
         columns.push(self.view.event_time.to_string());
         for piece in &self.pieces {
-            match piece {
+            let go = match piece {
                 Piece::Table { name, known, .. } => {
                     let mut columns = columns.clone();
                     columns.extend(known.clone());
                     let mut row = 0;
-                    Self::table(piece, columns, None, stop, &mut |batch| {
+                    self.groups(piece, columns, stop, &mut |step| {
+                        let batch = match step {
+                            Step::Rows(batch) => batch,
+                            Step::Group(rows, times) => {
+                                let go = each(Step::Group(rows, times))?;
+                                row += if go == Go::Past { rows } else { 0 };
+                                return Ok(go);
+                            }
+                        };
                         let at = keys.len();
                         let time = |place: usize| -> Result<ArrayRef> {
                             let column = batch.column(place);
@@ -144,33 +182,38 @@ impl History {
                             let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
                             let gap = nulls.and_then(|nulls| nulls.iter().position(|it| !it));
                             if let Some(gap) = gap {
-                                let field =
-                                    format!("{}.{called}[{}] in {name}", self.view.name, row + gap);
+                                let gap = row + gap as u64;
+                                let field = format!("{}.{called}[{gap}] in {name}", self.view.name);
                                 return Err(Error::invalid(field, "null", "a time in every row"));
                             }
                             Ok(column.clone())
                         };
                         let known = (batch.num_columns() > at + 1).then(|| time(at + 1));
                         let (event, known) = (time(at)?, known.transpose()?);
-                        row += batch.num_rows();
-                        each(Stamps { keys: batch.columns()[..at].to_vec(), event, known })?;
-                        Ok(true)
-                    })?;
+                        row += batch.num_rows() as u64;
+                        let keys = batch.columns()[..at].to_vec();
+                        each(Step::Rows(Stamps { keys, event, known }))
+                    })?
                 }
-                Piece::Log { .. } => Self::log(piece, stop, &mut |batch, at| {
-                    let known = TimestampMicrosecondArray::from(vec![at; batch.num_rows()]);
-                    let batch = chosen(&batch, &columns)?;
-                    let (event, keys) = batch
-                        .columns()
-                        .split_last()
-                        .ok_or_else(|| Error::internal("no columns"))?;
-                    each(Stamps {
-                        keys: keys.to_vec(),
-                        event: event.clone(),
-                        known: Some(Arc::new(known)),
+                Piece::Log { .. } => {
+                    let mut go = Go::On;
+                    Self::log(piece, stop, &mut |batch, at| {
+                        let known = TimestampMicrosecondArray::from(vec![at; batch.num_rows()]);
+                        let batch = chosen(&batch, &columns)?;
+                        let (event, keys) = batch
+                            .columns()
+                            .split_last()
+                            .ok_or_else(|| Error::internal("no columns"))?;
+                        let (keys, event) = (keys.to_vec(), event.clone());
+                        let known = Some(Arc::new(known) as ArrayRef);
+                        go = each(Step::Rows(Stamps { keys, event, known }))?;
+                        Ok(go != Go::Home)
                     })?;
-                    Ok(true)
-                })?,
+                    go
+                }
+            };
+            if go == Go::Home {
+                break;
             }
         }
         Ok(())
@@ -190,18 +233,19 @@ impl History {
         &self,
         features: &[FeatureName],
         stop: &Stop,
-        mut each: impl FnMut(&RecordBatch) -> Result<bool>,
+        mut each: impl FnMut(Step<&RecordBatch>) -> Result<Go>,
     ) -> Result<()> {
         let wanted = self.schema(features)?;
         let columns: Vec<String> = features.iter().map(ToString::to_string).collect();
-        let mut go_on = true;
         for piece in &self.pieces {
-            if !go_on {
-                break;
-            }
+            let mut go = Go::On;
             match piece {
                 Piece::Table { .. } => {
-                    Self::table(piece, columns.clone(), None, stop, &mut |batch| {
+                    go = self.groups(piece, columns.clone(), stop, &mut |step| {
+                        let batch = match step {
+                            Step::Rows(batch) => batch,
+                            Step::Group(rows, times) => return each(Step::Group(rows, times)),
+                        };
                         let place = |name: &str| format!("{}.{name}", self.view.name);
                         let fitted =
                             wanted.fields().iter().zip(batch.columns()).map(|(field, column)| {
@@ -209,17 +253,57 @@ impl History {
                             });
                         let fitted = fitted.collect::<Result<Vec<_>>>()?;
                         let batch = RecordBatch::try_new(wanted.clone(), fitted);
-                        go_on = each(&batch.map_err(Error::internal)?)?;
-                        Ok(go_on)
+                        each(Step::Rows(&batch.map_err(Error::internal)?))
                     })?;
                 }
                 Piece::Log { .. } => Self::log(piece, stop, &mut |batch, _| {
-                    go_on = each(&chosen(&batch, &columns)?)?;
-                    Ok(go_on)
+                    go = each(Step::Rows(&chosen(&batch, &columns)?))?;
+                    Ok(go != Go::Home)
                 })?,
+            }
+            if go == Go::Home {
+                break;
             }
         }
         Ok(())
+    }
+
+    /// The rows of a table, group by group where it has such.
+    fn groups(
+        &self,
+        piece: &Piece,
+        columns: Vec<String>,
+        stop: &Stop,
+        each: &mut dyn FnMut(Step<&RecordBatch>) -> Result<Go>,
+    ) -> Result<Go> {
+        let Piece::Table { table, known, .. } = piece else { return Ok(Go::On) };
+        let mut go = Go::On;
+        let Some(sizes) = table.sizes() else {
+            Self::table(piece, columns, None, stop, &mut |batch| {
+                go = each(Step::Rows(batch))?;
+                Ok(go != Go::Home)
+            })?;
+            return Ok(go);
+        };
+        let events = table.times(self.view.event_time.as_str());
+        let knowns = known.as_ref().map(|known| table.times(known));
+        for (group, size) in sizes.into_iter().enumerate() {
+            // A gap among times is refused wherever it is, so such a group must be read.
+            let whole = knowns.as_ref().is_none_or(|it| it.get(group).is_some_and(Option::is_some));
+            let times = events.get(group).copied().flatten().filter(|_| whole);
+            go = each(Step::Group(size, times))?;
+            if go == Go::On {
+                let (columns, group) = (columns.clone(), Some(vec![group]));
+                Self::table(piece, columns, group, stop, &mut |batch| {
+                    go = each(Step::Rows(batch))?;
+                    Ok(go != Go::Home)
+                })?;
+            }
+            if go == Go::Home {
+                break;
+            }
+        }
+        Ok(go)
     }
 
     /// Refuses to have read files that were written to meanwhile.

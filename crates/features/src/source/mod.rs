@@ -25,7 +25,7 @@ mod window;
 
 pub(crate) use blob::BlobRanges;
 pub(crate) use fit::{fit, fits};
-pub(crate) use history::{History, Stop};
+pub(crate) use history::{Go, History, Step, Stop};
 pub use objects::{FoundObject, ProjectObjects};
 pub(crate) use open::{Origins, SourceRead, blocking};
 pub(crate) use roots::{Roots, database_of, root_of};

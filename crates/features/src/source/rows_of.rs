@@ -38,6 +38,15 @@ impl RowsOf {
         }
     }
 
+    /// The earliest and the latest time of a column in each group of rows, where that is known
+    /// before they are read and none is missing.
+    pub(crate) fn times(&self, column: &str) -> Vec<Option<(i64, i64)>> {
+        match self {
+            Self::File(table) => table.times(column),
+            Self::Lake(_) => Vec::new(),
+        }
+    }
+
     pub(crate) fn records(
         &self,
         part: &Part,

@@ -17,7 +17,7 @@ use super::spec::{Chosen, What};
 use crate::definition::form::ViewForm;
 use crate::offline::{Gathered, Latest, MOST, Moments, Rules, least};
 use crate::schema::{self, moment};
-use crate::source::{History, Stop, fits};
+use crate::source::{Go, History, Step, Stop, fits};
 use crate::transform::Ready;
 use crate::transform::derived::Derived;
 use crate::transform::moments::Asked;
@@ -287,17 +287,33 @@ impl Join {
     ) -> Result<Option<(Vec<ArrayRef>, usize)>> {
         let mut latest = Latest::new(asked, self.rules(side));
         let names: Vec<&str> = side.keys.iter().map(String::as_str).collect();
-        side.history.stamps(&self.stop, |stamps| {
+        side.history.stamp_steps(&self.stop, |step| {
+            let stamps = match step {
+                Step::Rows(stamps) => stamps,
+                Step::Group(rows, Some(events)) if !latest.could_answer(events) => {
+                    latest.skip(rows);
+                    return Ok(Go::Past);
+                }
+                Step::Group(..) => return Ok(Go::On),
+            };
             let keys: Vec<_> = names.iter().copied().zip(stamps.keys).collect();
             let known = stamps.known.as_ref().map(|known| ("known", known.as_ref()));
-            latest.add(&keys, ("event", stamps.event.as_ref()), known)
+            latest.add(&keys, ("event", stamps.event.as_ref()), known).map(|()| Go::On)
         })?;
         let features = &side.chosen.pick.features;
         let mut gathered = Gathered::new(latest.finish(), side.history.schema(features)?, memory);
         if !gathered.is_complete() && gathered.left().is_some() {
-            side.history.values(features, &self.stop, |batch| {
-                gathered.add(batch)?;
-                Ok(!gathered.is_complete() && gathered.left().is_some())
+            side.history.values(features, &self.stop, |step| {
+                match step {
+                    Step::Rows(batch) => gathered.add(batch)?,
+                    Step::Group(rows, _) if !gathered.wants(rows) => {
+                        gathered.skip(rows);
+                        return Ok(Go::Past);
+                    }
+                    Step::Group(..) => {}
+                }
+                let done = gathered.is_complete() || gathered.left().is_none();
+                Ok(if done { Go::Home } else { Go::On })
             })?;
         }
         let Some(left) = gathered.left() else { return Ok(None) };

@@ -93,7 +93,9 @@ fn batch(rows: &[Row]) -> RecordBatch {
 
 fn write(path: &Path, batch: &RecordBatch) {
     let file = File::create(path).unwrap();
-    let mut writer = RecordWriter::new(file, batch.schema(), Layout::default()).unwrap();
+    // Small groups of rows, some of which need not be read.
+    let layout = Layout { group_rows: 3, ..Layout::default() };
+    let mut writer = RecordWriter::new(file, batch.schema(), layout).unwrap();
     writer.write(batch).unwrap();
     writer.close().unwrap();
 }
