@@ -43,3 +43,41 @@ fn micros(value: i64, unit: TimeUnit, up: bool) -> Option<i64> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{
+        ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray, TimestampMillisecondArray,
+        TimestampNanosecondArray,
+    };
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{Layout, Limits, RecordWriter};
+
+    #[test]
+    fn groups_tell_their_times_in_microseconds() {
+        let nanos = TimestampNanosecondArray::from(vec![1, 1000, 2001, -1]);
+        let gaps = TimestampMicrosecondArray::from(vec![Some(7), Some(5), None, Some(9)]);
+        let columns: [(&str, ArrayRef); 4] = [
+            ("nanos", Arc::new(nanos)),
+            ("millis", Arc::new(TimestampMillisecondArray::from(vec![3, 2, i64::MAX, 1]))),
+            ("gaps", Arc::new(gaps)),
+            ("number", Arc::new(Int64Array::from(vec![1, 2, 3, 4]))),
+        ];
+        let columns = columns.map(|(name, column)| (name, column, true));
+        let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+        let layout = Layout { group_rows: 2, ..Layout::default() };
+        let mut writer = RecordWriter::new(Vec::new(), batch.schema(), layout).unwrap();
+        writer.write(&batch).unwrap();
+        let table = Table::open(Bytes::from(writer.close().unwrap()), Limits::default()).unwrap();
+        assert_eq!(table.times("nanos"), [Some((0, 1)), Some((-1, 3))]);
+        // More than microseconds can tell.
+        assert_eq!(table.times("millis"), [Some((2000, 3000)), None]);
+        assert_eq!(table.times("gaps"), [Some((5, 7)), None]);
+        assert_eq!(table.times("number"), [None, None]);
+        assert_eq!(table.times("absent"), [None, None]);
+    }
+}
