@@ -181,6 +181,8 @@ impl Scheduler {
         if let Some(job) = self.jobs[slot as usize].take() {
             self.demand -= job.gpus(job.spec.nodes.min.into());
             self.ids.remove(&job.spec.id);
+            // What an event decided about it has not been told yet, and need not be.
+            self.out.retain(|decision| decision.job() != job.spec.id);
             self.free.push(slot);
         }
     }

@@ -51,7 +51,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             round: 300_000,
-            move_after: 3_600_000,
+            move_after: 2 * 3_600_000,
             elastic_pause: 60_000,
             spot_margin: 600_000,
             first_per_pass: 64,

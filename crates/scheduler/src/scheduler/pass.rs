@@ -243,11 +243,11 @@ impl Scheduler {
         Err(Verdict::NoRoom { found: there, needs })
     }
 
-    fn short_of_quota(&self, job: &Job) -> crate::model::Dimension {
+    fn short_of_quota(&self, job: &Job) -> Dimension {
         let blocked = self.types_for(job).find_map(|kind| {
             let amounts = Self::amounts(job, job.spec.nodes.min.into(), kind);
             self.quota.blocked_at(job.queue, &amounts)
         });
-        blocked.map_or(crate::model::Dimension::Gpu, |(_, dimension)| dimension)
+        blocked.map_or(Dimension::Gpu, |(_, dimension)| dimension)
     }
 }

@@ -219,14 +219,22 @@ impl Scheduler {
             looked += 1;
             let Some(reason) = self.may_stop(claim, priority, other, by_order) else { continue };
             let (from, their) = (other.queue, other.spec.per_node);
-            let amounts = Self::amounts(other, other.placement.len() as u64, other.gpu_type);
-            let placement = other.placement.clone();
+            // Of an elastic job shares may have been chosen before; now it is all of it.
+            let shared = |placed: &Placed| {
+                let same =
+                    |give: &Give| matches!(give, Give::Share(s, p) if *s == slot && p == placed);
+                chosen.iter().any(same)
+            };
+            let placement: Vec<Placed> =
+                other.placement.iter().filter(|placed| !shared(placed)).copied().collect();
+            let amounts = Self::amounts(other, placement.len() as u64, other.gpu_type);
             let touched = count.free(self, claim, &ask, &their, &placement);
             if !touched && !self.quota_short(claim) {
                 continue;
             }
             self.quota.release(from, &amounts);
             lifted.push((from, amounts));
+            chosen.retain(|give| !matches!(give, Give::Share(other, _) if *other == slot));
             chosen.push(Give::All(slot, reason));
             enough = count.enough(self, &ask, claim) && self.quota.fits(queue, &claim.amounts);
         }

@@ -8,6 +8,7 @@ use super::{Job, Scheduler, State};
 use crate::cluster::{Filter, Node, Status};
 use crate::model::{Level, Millis, NodeId, Topology};
 use crate::order::Head;
+use crate::waiting::Verdict;
 
 /// Where nothing is known about a job's end, a day and whatever it has run.
 const LONG: Millis = 24 * 3600 * 1000;
@@ -47,7 +48,11 @@ impl Scheduler {
         if !waits {
             return;
         }
-        if let Outcome::Blocked(_) = self.try_start(kept.slot) {
+        // Nodes do not help whom a quota blocks; and where the time has passed without a start,
+        // something has changed and they are chosen anew.
+        let outcome = self.try_start(kept.slot);
+        let in_time = kept.at.is_none_or(|at| at >= self.now);
+        if in_time && matches!(outcome, Outcome::Blocked(Verdict::NoRoom { .. })) {
             self.keep(kept);
         }
     }

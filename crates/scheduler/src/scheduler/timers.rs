@@ -92,14 +92,27 @@ impl Scheduler {
             }
             match job.state {
                 State::Waiting => {
+                    let spot = self.spot_from_now(slot);
                     self.leave_class(slot);
-                    self.set_spot(slot, Spot::Never);
+                    self.set_spot(slot, spot);
                     self.go_first(slot);
                 }
-                State::First | State::Leaving => self.set_spot(slot, Spot::Never),
+                State::First | State::Leaving => {
+                    let spot = self.spot_from_now(slot);
+                    self.set_spot(slot, spot);
+                }
                 State::Running => self.move_off_spot(slot, sequence),
             }
         }
+    }
+
+    /// None, unless there is nothing else that it could ever run on.
+    fn spot_from_now(&self, slot: u32) -> Spot {
+        let Some(job) = self.job(slot) else { return Spot::Never };
+        let spec = &job.spec;
+        let filter = Filter { zones: spec.zones, spot: Spot::Never, types: u8::MAX, slot };
+        let (hold, _) = self.cluster.could_hold(&spec.per_node, spec.topology, &filter);
+        if hold >= spec.nodes.min.into() { Spot::Never } else { Spot::Allowed }
     }
 
     fn set_spot(&mut self, slot: u32, spot: Spot) {

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::model::Millis;
 
 /// Traces larger than this are not accepted.
-pub const MAX_JOBS: usize = 10_000_000;
+const MAX_JOBS: usize = 10_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceJob {

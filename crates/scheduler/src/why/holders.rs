@@ -109,8 +109,15 @@ impl Scheduler {
     /// Whether so many shares of this would start now.
     fn would_start(&self, job: &Job, ask: &Ask, nodes: u16, filter: &Filter) -> bool {
         let kind = self.types_for(job).next().unwrap_or_default();
-        self.quota.fits(job.queue, &ask.amounts(kind).times(nodes.into()))
-            && self.cluster.find(ask, nodes, job.spec.topology, filter).len() >= nodes.into()
+        if !self.quota.fits(job.queue, &ask.amounts(kind).times(nodes.into())) {
+            return false;
+        }
+        let found = self.cluster.find(ask, nodes, job.spec.topology, filter).len();
+        // Nodes kept for the job itself are on no list.
+        let kept = self.reservation.iter().filter(|kept| kept.slot == filter.slot);
+        let kept = kept.flat_map(|kept| &kept.nodes).filter_map(|&id| self.cluster.node(id));
+        let own = kept.filter(|node| filter.admits_node(node, ask) && node.fits(ask)).count();
+        found + own >= nodes.into()
     }
 
     fn smaller(&self, slot: u32, job: &Job, changes: &mut Vec<Change>) {

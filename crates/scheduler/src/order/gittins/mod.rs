@@ -49,11 +49,11 @@ pub struct Tuning {
 impl Default for Tuning {
     fn default() -> Self {
         Self {
-            minimum_run: 30 * MINUTE,
+            minimum_run: 45 * MINUTE,
             margin: 2.0,
             patience: 7 * 24 * 60 * MINUTE,
             settled: 48 * 60 * MINUTE,
-            headroom: 0.03,
+            headroom: 0.025,
             long: 4.0 * 3600.0,
             batch_pause: 3 * 60 * MINUTE,
             batch_span: 24 * 60 * MINUTE,

@@ -1,0 +1,113 @@
+//! The simulator, on a small trace made here.
+
+use std::fmt::Write as _;
+
+use falaj_scheduler::order::{NAMES, by_name};
+use falaj_scheduler::simulate::{Setup, Trace, run, svg};
+
+use crate::world::Dice;
+
+/// Two weeks of three tenants: one with many short jobs, one with batches of alike jobs, one with
+/// few long and wide ones.
+fn trace() -> Trace {
+    let mut dice = Dice(7);
+    let mut text = "submit_s,duration_s,gpus,vc\n".to_owned();
+    for day in 0..14 {
+        for _ in 0..60 {
+            let at = day * 86_400 + dice.below(86_400);
+            let duration = 60 + dice.below(3600);
+            let _ = writeln!(text, "{at},{duration},1,short");
+        }
+        for _ in 0..2 {
+            let at = day * 86_400 + dice.below(80_000);
+            let (duration, gpus) = (1800 + dice.below(40_000), [1, 2, 4][dice.below(3) as usize]);
+            for _ in 0..10 {
+                let near = duration + dice.below(600);
+                let _ = writeln!(text, "{},{near},{gpus},batches", at + dice.below(1800));
+            }
+        }
+        for _ in 0..2 {
+            let at = day * 86_400 + dice.below(86_400);
+            let duration = 20_000 + dice.below(200_000);
+            let _ = writeln!(text, "{at},{duration},{},long", [8, 16][dice.below(2) as usize]);
+        }
+    }
+    Trace::parse(&text).unwrap()
+}
+
+#[test]
+fn every_job_ends_under_every_policy() {
+    let trace = trace();
+    let setup = Setup { nodes: 5, ..Setup::default() };
+    for name in NAMES {
+        let mut told = 0;
+        let outcome = run(&trace, &setup, by_name(name).unwrap(), &mut |done, _| told = done);
+        assert_eq!(outcome.jobs, trace.jobs.len(), "{name}");
+        assert_eq!(told, trace.jobs.len());
+        assert!(outcome.average_jct >= outcome.average_queueing && outcome.average_queueing >= 0.0);
+        assert!(outcome.median_jct <= outcome.p99_jct);
+        assert!(outcome.utilisation <= 100.0);
+        // What was done is what was asked for, and what was lost by stopping.
+        let asked: f64 =
+            trace.jobs.iter().map(|job| job.duration as f64 * f64::from(job.gpus)).sum();
+        assert!(outcome.gpu_hours >= asked / 3_600_000.0 - 1e-6, "{name}");
+        if name.starts_with("fifo") {
+            assert_eq!(outcome.preemptions, 0);
+        }
+    }
+}
+
+#[test]
+fn the_default_beats_what_it_should() {
+    let trace = trace();
+    let setup = Setup { nodes: 5, ..Setup::default() };
+    let of = |name: &str| run(&trace, &setup, by_name(name).unwrap(), &mut |_, _| {});
+    let (fifo, backfill, las) = (of("fifo"), of("fifo-backfill"), of("las"));
+    let (tiresias, ours) = (of("tiresias"), of("falaj"));
+    assert!(ours.average_jct < backfill.average_jct && backfill.average_jct < fifo.average_jct);
+    assert!(ours.average_jct < las.average_jct);
+    assert!(ours.p99_jct < 0.8 * tiresias.p99_jct);
+    assert!(5 * ours.preemptions < tiresias.preemptions);
+    assert!(ours.unfair <= 2.0);
+}
+
+#[test]
+fn a_job_alone_takes_its_time() {
+    let trace = Trace::parse("vc,gpus,submit_s,duration_s\na,1,10,3600\n").unwrap();
+    let outcome = run(&trace, &Setup::default(), by_name("falaj").unwrap(), &mut |_, _| {});
+    assert!((outcome.average_jct - 1.0).abs() < 1e-9);
+    assert!(outcome.unfair == 0.0 && outcome.preemptions == 0 && outcome.refused == 0);
+    assert!((outcome.cost - 2.0).abs() < 1e-9);
+    let large = Trace::parse("submit_s,duration_s,gpus,vc\n0,5,4096,a\n").unwrap();
+    let outcome = run(&large, &Setup::default(), by_name("falaj").unwrap(), &mut |_, _| {});
+    assert_eq!((outcome.jobs, outcome.refused), (0, 1));
+}
+
+#[test]
+fn a_wrong_trace_is_told_where() {
+    let header = "submit_s,duration_s,gpus,vc\n";
+    for (text, line, says) in [
+        (String::new(), 1, "no column `submit_s`"),
+        ("submit_s,duration_s,vc\n".to_owned(), 1, "no column `gpus`"),
+        (format!("{header}1,2,3\n"), 2, "3 fields where the header has 4"),
+        (format!("{header}1,2,1,a\n\n1,x,1,a\n"), 4, "duration_s: `x`"),
+        (format!("{header}-1,2,1,a\n"), 2, "submit_s: `-1`"),
+        (format!("{header}1,2,1.5,a\n"), 2, "gpus: `1.5`"),
+        (format!("{header}1,NaN,1,a\n"), 2, "duration_s: `NaN`"),
+    ] {
+        let error = Trace::parse(&text).unwrap_err();
+        assert_eq!(error.line, line, "{error}");
+        assert!(error.what.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_picture_has_a_curve_for_each() {
+    let trace = trace();
+    let setup = Setup { nodes: 5, ..Setup::default() };
+    let outcomes =
+        ["fifo", "falaj"].map(|n| run(&trace, &setup, by_name(n).unwrap(), &mut |_, _| {}));
+    let picture = svg(&outcomes);
+    assert_eq!(picture.matches("<polyline").count(), 2);
+    assert!(picture.starts_with("<svg") && picture.ends_with("</svg>\n"));
+}
