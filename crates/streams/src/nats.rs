@@ -223,7 +223,11 @@ impl NatsReader {
             // Between them nothing was kept for us, or what was kept has been removed meanwhile.
             let Ends { first, end } = self.nats.ends(&self.topic).await?;
             if first > at && before == 0 && at == wanted {
-                return Err(Failure::Gap { wanted: from, first: signed(first)?, end: signed(end)? });
+                return Err(Failure::Gap {
+                    wanted: from,
+                    first: signed(first)?,
+                    end: signed(end)?,
+                });
             }
             if first > at {
                 chunk.records.truncate(before);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use falaj_base::{Ctx, Error, Page, PageQuery, Result};
+use falaj_base::{Ctx, Error, Page, PageQuery, Resource, Result};
 use falaj_governance::tenancy::Project;
 use falaj_mlflow::{Api, Call, Places};
 use falaj_store::db::Tx;
@@ -15,6 +15,7 @@ use super::quarantine::{self, Quarantined};
 use super::reader::{comes_from, stream_form};
 use super::status::StreamStatus;
 use super::store::{self, Standing, WHOLE};
+use crate::definition::columns::all_column_resources;
 use crate::definition::form::Noun;
 use crate::definition::{Catalog, Definition, resource, shown};
 use crate::name::FeatureName;
@@ -129,8 +130,12 @@ impl Features {
         ctx.authorize(&FEATURE_QUARANTINE, &project.resource()).await?;
         let may = |source: &Arc<Definition>| {
             let mut views = catalog.views().filter(|view| comes_from(view, &source.name));
-            ctx.allows(&FEATURE_QUARANTINE, &source.resource(project))
-                && views.all(|view| ctx.allows(&FEATURE_QUARANTINE, &view.resource(project)))
+            let allows = |resource: &Resource| ctx.allows(&FEATURE_QUARANTINE, resource);
+            allows(&source.resource(project))
+                && views.all(|view| {
+                    allows(&view.resource(project))
+                        && all_column_resources(project, catalog, &view).iter().all(allows)
+                })
         };
         let Some(text) = source else {
             let all = streamed(catalog).filter(|source| may(source));

@@ -111,8 +111,7 @@ fn begun(to: ToTake<'_>, count: usize) -> Step {
 
 /// The first record is no row by itself.
 fn alone(to: ToTake<'_>, why: &Error, config: &FeaturesConfig) -> Taken {
-    let mut taken =
-        Taken { step: begun(to, 1), loads: Vec::new(), bad: Vec::new(), stop: None };
+    let mut taken = Taken { step: begun(to, 1), loads: Vec::new(), bad: Vec::new(), stop: None };
     let (record, reason) = (&to.records[0], why.message().to_owned());
     if to.on_bad == OnBad::Refuse {
         taken.step.next = record.offset;

@@ -36,6 +36,6 @@ pub use config::{QuarantineConfig, check};
 pub(crate) use keeper::{Streams, worker};
 pub use metrics::StreamCollector;
 pub use quarantine::Quarantined;
-pub(crate) use spec::{checked, unasked};
 pub use spec::{FieldPath, Format, OnBad, OnGap, Reading, StartAt, StreamForm, Unit};
+pub(crate) use spec::{checked, unasked};
 pub use status::{State, StreamStatus};

@@ -189,13 +189,11 @@ impl PartitionReader {
             let chunk = match reader.read(cursor.next, self.bounds()).await {
                 Ok(chunk) => chunk,
                 Err(Failure::Gap { wanted, first, end })
-                    if defined.reading.on_gap == OnGap::Skip =>
+                    if defined.reading.on_gap == OnGap::Skip && wanted < first =>
                 {
-                    // A topic that was made anew is read from its beginning.
-                    let skipped = (first - wanted).max(0);
+                    let skipped = first - wanted;
                     tracing::warn!(key = ?self.key, wanted, first, end, "records were gone");
-                    let step =
-                        Step { from: cursor.kept, next: first, skipped, ..Step::default() };
+                    let step = Step { from: cursor.kept, next: first, skipped, ..Step::default() };
                     let taken = Taken { step, loads: Vec::new(), bad: Vec::new(), stop: None };
                     self.keep(lease, &defined, &mut cursor, taken).await?;
                     continue;

@@ -243,7 +243,9 @@ impl ColumnMapping {
             return Ok(Json::String(text.to_owned()));
         }
         let read = serde_json::from_str(text);
-        read.map_err(|_| Error::invalid(&self.name, text, format!("a key of the type {}", self.kind)))
+        read.map_err(|_| {
+            Error::invalid(&self.name, text, format!("a key of the type {}", self.kind))
+        })
     }
 }
 
@@ -297,7 +299,8 @@ impl Gathered<'_> {
             let batch = batch.map_err(Error::internal)?;
             if let Some(ready) = view.shape.ready.as_ref().filter(|_| batch.num_rows() > 0) {
                 ready.run(&batch).map_err(|error| {
-                    let text = format!("the feature view {}: {}", view.view.name(), error.message());
+                    let text =
+                        format!("the feature view {}: {}", view.view.name(), error.message());
                     Error::new(&code::INVALID_INPUT, text).caused_by(error)
                 })?;
             }

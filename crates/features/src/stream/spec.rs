@@ -185,7 +185,8 @@ impl<'de> Deserialize<'de> for StartAt {
             "earliest" => Ok(Self::Earliest),
             "latest" => Ok(Self::Latest),
             other => other.parse().map(Self::At).map_err(|_| {
-                let allowed = "expected `earliest`, `latest` or a time such as 2026-05-01T00:00:00Z";
+                let allowed =
+                    "expected `earliest`, `latest` or a time such as 2026-05-01T00:00:00Z";
                 serde::de::Error::custom(format!("`{other}` is none: {allowed}"))
             }),
         }
@@ -256,9 +257,11 @@ pub(crate) fn unasked(source: &Source) -> Result<()> {
         ("start", source.start.is_some()),
     ];
     match given.into_iter().find(|(_, given)| *given) {
-        Some((field, _)) => {
-            Err(Error::invalid(field, "given", "nothing for a source of another kind than `stream`"))
-        }
+        Some((field, _)) => Err(Error::invalid(
+            field,
+            "given",
+            "nothing for a source of another kind than `stream`",
+        )),
         None => Ok(()),
     }
 }

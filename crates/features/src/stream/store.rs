@@ -176,12 +176,7 @@ pub(super) fn advance(tx: &mut Tx<'_>, key: &Key, step: &Step) -> Result<bool> {
 }
 
 /// Notes a state; tells whether it is another than before.
-pub(super) fn note(
-    tx: &mut Tx<'_>,
-    key: &Key,
-    state: State,
-    reason: Option<&str>,
-) -> Result<bool> {
+pub(super) fn note(tx: &mut Tx<'_>, key: &Key, state: State, reason: Option<&str>) -> Result<bool> {
     let before = find(tx, key)?;
     if let Some(before) = &before
         && before.state == state

@@ -76,8 +76,7 @@ fn mapping() -> Mapping {
             views.push((view, shape));
         }
     }
-    let limits =
-        Limits { max_row: ByteSize::kib(1), max_ahead: HumanDuration::from_mins(5) };
+    let limits = Limits { max_row: ByteSize::kib(1), max_ahead: HumanDuration::from_mins(5) };
     Mapping::new(views, &fields.unwrap(), limits)
 }
 
@@ -155,8 +154,7 @@ fn to_take<'a>(mapping: &'a Mapping, records: &'a [Record], on_bad: OnBad) -> To
 fn reading_stops_before_a_bad_record_or_goes_around_it() {
     let mapping = mapping();
     let config = FeaturesConfig::default();
-    let records =
-        [record(0, good(0)), record(4, "bad"), record(5, good(5)), record(9, good(9))];
+    let records = [record(0, good(0)), record(4, "bad"), record(5, good(5)), record(9, good(9))];
     let stopped = take(to_take(&mapping, &records, OnBad::Refuse), &config).unwrap();
     assert_eq!((stopped.step.rows, stopped.step.next, stopped.step.bad), (1, 4, 0));
     assert_eq!(stopped.stop.as_ref().unwrap().0, 4);

@@ -48,9 +48,9 @@ pub(super) fn versions(mut input: Input) -> Result<Result<(), String>, Malformed
     }
     let ranges = input.list(|it| Ok((it.i16()?, it.i16()?, it.i16()?)))?;
     let lacks = |api: &&Api| {
-        !ranges.iter().any(|(key, low, high)| {
-            *key == api.key && *low <= api.version && api.version <= *high
-        })
+        !ranges
+            .iter()
+            .any(|(key, low, high)| *key == api.key && *low <= api.version && api.version <= *high)
     };
     Ok(match NEEDED.iter().find(lacks) {
         None => Ok(()),

@@ -104,7 +104,8 @@ impl Unpacking {
         while let Some(place) = self.aborted.iter().position(|it| it.first <= head.last) {
             self.given_up.insert(self.aborted.swap_remove(place).producer);
         }
-        let skipped = head.attributes & TRANSACTIONAL != 0 && self.given_up.contains(&head.producer);
+        let skipped =
+            head.attributes & TRANSACTIONAL != 0 && self.given_up.contains(&head.producer);
         if skipped && head.attributes & CONTROL == 0 {
             self.next = self.next.max(head.last.saturating_add(1));
             return;
@@ -149,7 +150,8 @@ fn last_offset(base: i64, whole: &Bytes) -> i64 {
     let at = BEFORE + 2;
     match whole.get(16) {
         Some(2) if whole.len() >= at + 4 => {
-            let delta = i32::from_be_bytes([whole[at], whole[at + 1], whole[at + 2], whole[at + 3]]);
+            let delta =
+                i32::from_be_bytes([whole[at], whole[at + 1], whole[at + 2], whole[at + 3]]);
             base.saturating_add(i64::from(delta.max(0)))
         }
         _ => base,

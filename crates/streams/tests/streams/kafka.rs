@@ -41,7 +41,10 @@ async fn partitions_are_read_from_their_leaders() {
     let mut few = config(StreamKind::Kafka, &kafka.servers);
     few.max_partitions = 1;
     let refused = Broker::new(&few).unwrap().partitions(&topic("rides")).await.unwrap_err();
-    assert!(matches!(&refused, Failure::Refused(why) if why.contains("max_partitions")), "{refused}");
+    assert!(
+        matches!(&refused, Failure::Refused(why) if why.contains("max_partitions")),
+        "{refused}"
+    );
 }
 
 #[tokio::test]

@@ -61,9 +61,7 @@ async fn answer<T: AsyncRead + AsyncWrite + Unpin>(
             36 => {
                 let said = String::from_utf8(body[4..].to_vec()).unwrap();
                 let answer = match mechanism {
-                    Mechanism::Plain => {
-                        (said == format!("\0ada\0{PASSWORD}")).then(String::new)
-                    }
+                    Mechanism::Plain => (said == format!("\0ada\0{PASSWORD}")).then(String::new),
                     _ => scram(mechanism, &mut first, &said),
                 };
                 match answer {
@@ -97,9 +95,7 @@ async fn answer<T: AsyncRead + AsyncWrite + Unpin>(
 /// The server's half, written from the standard.
 fn scram(mechanism: Mechanism, first: &mut Option<(String, String)>, said: &str) -> Option<String> {
     let (hash, sum, stretch) = match mechanism {
-        Mechanism::ScramSha256 => {
-            (hmac::HMAC_SHA256, &digest::SHA256, pbkdf2::PBKDF2_HMAC_SHA256)
-        }
+        Mechanism::ScramSha256 => (hmac::HMAC_SHA256, &digest::SHA256, pbkdf2::PBKDF2_HMAC_SHA256),
         _ => (hmac::HMAC_SHA512, &digest::SHA512, pbkdf2::PBKDF2_HMAC_SHA512),
     };
     let Some((bare, server)) = first.take() else {

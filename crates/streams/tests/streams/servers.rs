@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, Context, stream};
 use falaj_base::Name;
-use falaj_streams::{Body, Bounds, Broker, Chunk, Failure, Reader, StreamConfig, StreamKind, Topic};
+use falaj_streams::{
+    Body, Bounds, Broker, Chunk, Failure, Reader, StreamConfig, StreamKind, Topic,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
