@@ -70,7 +70,7 @@ BODIES = {
     ("post", "/api/features/online"): {"features": ["thing:value"], "entities": {"key": [1]}},
     ("post", "/api/features/push"): {"view": "thing", "columns": FEATURE_ROWS},
     ("post", "/api/features/materialize"): {"views": ["thing"]},
-    ("post", "/api/features/materialize/{id}/cancel"): {},
+    ("post", "/api/features/materialize/{job}/cancel"): {},
     ("delete", "/api/features/entities/{name}/rows"): {"keys": {"key": 1}},
     ("post", "/get-online-features"): {"feature_service": "thing", "entities": {"key": [1]}},
     ("post", "/push"): {"push_source_name": "thing", "df": FEATURE_ROWS},
@@ -121,6 +121,10 @@ def stage(tmp_path_factory):
     assert versioned.status_code == 200, versioned.text
     declared = admin.post("/api/features/apply", json=FEATURES)
     assert declared.status_code == 200, declared.text
+    job = admin.post("/api/features/materialize", json={"views": ["thing"]})
+    erased = admin.delete("/api/features/entities/thing/rows", json={"keys": {"key": 9}})
+    assert (job.status_code, erased.status_code) == (202, 200), job.text + erased.text
+    ids |= {"job": job.json()["id"], "erasure": erased.json()["id"]}
     yield server, admin, walker, ids
     server.stop()
 

@@ -14,7 +14,7 @@ use super::erasure::Erasure;
 use crate::{FEATURE_ERASE, FEATURE_READ, Features};
 
 const ROWS: &str = "/api/features/entities/{name}/rows";
-const ONE: &str = "/api/features/erasures/{id}";
+const ONE: &str = "/api/features/erasures/{erasure}";
 
 pub(crate) fn routes(features: Arc<Features>, places: Places) -> Vec<Endpoint> {
     Api::new(features, places)
@@ -42,7 +42,7 @@ async fn erase(s: Arc<Features>, call: Call, at: Named, asked: Asked) -> Result<
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct At {
-    id: String,
+    erasure: String,
 }
 
 /// Nothing to say about an erasure beside its id.
@@ -51,5 +51,5 @@ struct At {
 struct Nothing {}
 
 async fn show(s: Arc<Features>, call: Call, at: At, _: Nothing) -> Result<Erasure> {
-    s.visible_erasure(&call.ctx, &call.place, &at.id).await
+    s.visible_erasure(&call.ctx, &call.place, &at.erasure).await
 }

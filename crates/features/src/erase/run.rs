@@ -1,7 +1,7 @@
 //! Doing what was asked for.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow_select::filter::filter_record_batch;
 use bytes::Bytes;
@@ -27,6 +27,9 @@ const EVERY: Duration = Duration::from_secs(30);
 const ROWS: usize = 65_536;
 /// How often something is tried that others change meanwhile.
 const TRIES: usize = 10;
+/// How long others are waited for that write to the log, and how often they are looked at.
+const PATIENCE: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_millis(50);
 
 pub(crate) fn worker(features: &Features) -> Worker {
     let features = features.clone();
@@ -41,13 +44,17 @@ impl Features {
     pub async fn run_erasures(&self) -> Result<usize> {
         let running = self.db().read(store::running).await?;
         let count = running.len();
+        let mut failed = None;
         for erasure in running {
-            self.run_erasure(erasure.id).await?;
+            // One that cannot be done keeps no other from being done.
+            if let Err(error) = self.run_erasure(erasure.id).await {
+                failed.get_or_insert(error);
+            }
         }
         if self.db().read(store::has_old_keys).await? {
             self.db().write(store::forget_keys).await?;
         }
-        Ok(count)
+        failed.map_or(Ok(count), Err)
     }
 
     /// Does one erasure; done twice, it changes nothing more.
@@ -58,6 +65,7 @@ impl Features {
         // Online first: it is what is read.
         let store = self.shelf().opened().await?;
         report.online += self.shelf().erase(store, &erasure).await?;
+        self.all_before_committed().await?;
         let (project, entity) = (erasure.project, erasure.entity.clone());
         let found = move |tx: &mut Tx<'_>| targets(tx, project, &entity, &keys);
         let found = self.db().read(found).await?;
@@ -72,6 +80,21 @@ impl Features {
         // Whatever was read before and applied since.
         self.shelf().erase(store, &erasure).await?;
         self.db().write(move |tx| store::finish(tx, id, &report)).await.map(drop)
+    }
+
+    /// Waits until nothing that began before now is still being written: on PostgreSQL the log is
+    /// only read as far as that, and pushes behind it would be left as they are.
+    async fn all_before_committed(&self) -> Result<()> {
+        let now = self.db().write(|tx: &mut Tx<'_>| tx.version()).await?;
+        let until = Instant::now() + PATIENCE;
+        while self.db().read(|tx: &mut Tx<'_>| tx.horizon()).await? <= now {
+            if Instant::now() >= until {
+                let text = "others are still writing; the erasure is done as soon as they have";
+                return Err(Error::new(&code::UNAVAILABLE, text).retry_after(EVERY));
+            }
+            tokio::time::sleep(SOON).await;
+        }
+        Ok(())
     }
 
     /// Takes rows out of the pushes of the log; tells how many.

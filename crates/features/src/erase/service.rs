@@ -39,7 +39,9 @@ impl Features {
         let (id, of, given) = (project.id, entity.clone(), keys.clone());
         let found = self.db().read(move |tx| targets(tx, id, &of, &given)).await?;
         for target in &found {
-            ctx.authorize(&FEATURE_ERASE, &target.view.resource(project)).await?;
+            let latest = catalog.view(target.view.name());
+            let view = latest.as_ref().unwrap_or(&target.view);
+            ctx.authorize(&FEATURE_ERASE, &view.resource(project)).await?;
         }
         let erasure = Erasure {
             id: ErasureId::new(),

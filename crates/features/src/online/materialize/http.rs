@@ -18,8 +18,8 @@ use crate::pages::Pages;
 use crate::{FEATURE_READ, FEATURE_WRITE, Features};
 
 const JOBS: &str = "/api/features/materialize";
-const JOB: &str = "/api/features/materialize/{id}";
-const CANCEL: &str = "/api/features/materialize/{id}/cancel";
+const JOB: &str = "/api/features/materialize/{job}";
+const CANCEL: &str = "/api/features/materialize/{job}/cancel";
 
 const ASK: &str = "Bring rows of sources into the online store, in the background";
 
@@ -74,7 +74,7 @@ async fn ask(s: Arc<Features>, call: Call, request: Request) -> Result<Response>
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct At {
-    id: String,
+    job: String,
 }
 
 /// Nothing to say about a job beside its id.
@@ -87,9 +87,9 @@ async fn list(s: Arc<Features>, call: Call, asked: Pages) -> Result<Page<Job>> {
 }
 
 async fn show(s: Arc<Features>, call: Call, at: At, _: Nothing) -> Result<Job> {
-    s.visible_job(&call.ctx, &call.place, &at.id, &FEATURE_READ).await
+    s.visible_job(&call.ctx, &call.place, &at.job, &FEATURE_READ).await
 }
 
 async fn cancel(s: Arc<Features>, call: Call, at: At, _: Nothing) -> Result<Job> {
-    s.cancel_job(&call.ctx, &call.place, &at.id).await
+    s.cancel_job(&call.ctx, &call.place, &at.job).await
 }

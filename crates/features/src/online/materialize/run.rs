@@ -300,7 +300,7 @@ impl View<'_> {
         view.state = JobState::Running;
         (view.progress.read, view.progress.total) = (from, plan.total());
         (view.progress.file, view.progress.files) = plan.file(from);
-        self.save(view).await?;
+        self.save(view, |_, _| Ok(())).await?;
         let shape = features.shelf().shape(version)?;
         let deadline = Instant::now() + features.config().max_time.get();
         let stop = Stop { stopped: self.stopped.clone(), deadline };
@@ -343,7 +343,7 @@ impl View<'_> {
             if saved.elapsed() >= SAVED {
                 // What is put down is not read again, so it has to last.
                 store.flush().await?;
-                self.save(view).await?;
+                self.save(view, store::came_further).await?;
                 saved = Instant::now();
             }
         }
@@ -351,14 +351,19 @@ impl View<'_> {
     }
 
     /// Puts down how far a view is, as long as the job is ours.
-    async fn save(&self, view: &JobView) -> Result<()> {
+    async fn save(
+        &self,
+        view: &JobView,
+        note: fn(&mut Tx<'_>, JobId) -> Result<()>,
+    ) -> Result<()> {
         let (id, view) = (self.job.id, view.clone());
         let (name, until) = (self.features.underway().name().to_owned(), self.now() + HELD);
         let write = move |tx: &mut Tx<'_>| {
             if !store::renew(tx, id, &name, until)? {
                 return Err(called_off());
             }
-            store::save(tx, id, &view)
+            store::save(tx, id, &view)?;
+            note(tx, id)
         };
         self.features.db().write(write).await
     }

@@ -227,6 +227,11 @@ impl Ask {
                 Window::Everything => (None, now),
                 Window::Until(to) => (store::brought(tx, &self.store, view.rows())?, to),
             };
+            // Windows are brought whole, and must not end before those that are there.
+            let to = match view.form().has_windows() {
+                true => to.max(store::brought(tx, &self.store, view.rows())?.unwrap_or(to)),
+                false => to,
+            };
             // What has not happened yet is not served as if it had.
             let to = to.min(now);
             views.push(NewView { version: view.id(), rows_of: view.rows(), from, to });

@@ -241,8 +241,12 @@ pub(super) fn save(tx: &mut Tx<'_>, id: JobId, view: &JobView) -> Result<()> {
             files,
             view.error.as_deref()
         ],
-    )?;
-    // Whatever stopped it before, it has come further since.
+    )
+    .map(drop)
+}
+
+/// Whatever stopped a job before, it has come further since.
+pub(super) fn came_further(tx: &mut Tx<'_>, id: JobId) -> Result<()> {
     tx.execute("UPDATE feature_job SET attempts = 0 WHERE id = $1", &params![id]).map(drop)
 }
 
