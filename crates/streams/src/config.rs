@@ -217,7 +217,8 @@ mod tests {
 
     #[test]
     fn contradictions_are_refused() {
-        let table: [(&str, fn(&mut StreamConfig)); 6] = [
+        type Change = fn(&mut StreamConfig);
+        let table: [(&str, Change); 6] = [
             ("servers", |it| it.servers.clear()),
             ("servers[0]", |it| it.servers = vec!["kafka".to_owned()]),
             ("batch_size", |it| it.batch_size = ByteSize::gib(1)),

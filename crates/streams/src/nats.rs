@@ -206,10 +206,10 @@ impl NatsReader {
             if number != cursor.delivered + 1 {
                 // Something was lost on its way: what came before counts, the rest is asked again.
                 self.cursor = None;
-                return match chunk.records.is_empty() {
-                    true => Err(Failure::away("messages were lost on their way")),
-                    false => Ok(chunk),
-                };
+                if chunk.records.is_empty() {
+                    return Err(Failure::away("messages were lost on their way"));
+                }
+                return Ok(chunk);
             }
             if sequence > cursor.next {
                 jumped = jumped.or(Some((cursor.next, chunk.records.len())));

@@ -235,7 +235,7 @@ mod tests {
             let input = Input(bytes.into());
             drop(versions(input.clone()));
             drop(Metadata::read(input.clone(), "t"));
-            drop(offset(input.clone()));
+            let _ = offset(input.clone());
             drop(Fetched::read(input.clone()));
             drop(mechanisms(input.clone()));
             drop(authenticated(input));

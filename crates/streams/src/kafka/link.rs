@@ -44,9 +44,10 @@ pub(super) struct Link {
 
 impl Dialer {
     pub(super) fn new(config: &StreamConfig) -> Result<Self> {
-        let tls = match config.tls {
-            true => Some(TlsConnector::from(Arc::new(crate::tls::client(config)?))),
-            false => None,
+        let tls = if config.tls {
+            Some(TlsConnector::from(Arc::new(crate::tls::client(config)?)))
+        } else {
+            None
         };
         Ok(Self { config: Arc::new(config.clone()), tls })
     }

@@ -147,6 +147,7 @@ mod tests {
     use super::*;
 
     /// As Kafka writes it.
+    #[allow(clippy::cast_possible_truncation, reason = "seven bits")]
     fn varint(value: i64) -> Vec<u8> {
         let mut left = ((value << 1) ^ (value >> 63)).cast_unsigned();
         let mut bytes = Vec::new();
