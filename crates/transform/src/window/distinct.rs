@@ -68,7 +68,7 @@ impl Distinct {
                 }
             }
             (Self::Estimated(ours), Self::Counted(theirs)) => {
-                for hash in theirs.iter() {
+                for hash in theirs {
                     note(ours, *hash);
                 }
             }

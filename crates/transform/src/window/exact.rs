@@ -282,7 +282,7 @@ mod tests {
 
     fn sum(values: &[f64]) -> Exact {
         let mut sum = Exact::default();
-        for value in values.iter() {
+        for value in values {
             sum.add(*value);
         }
         sum
@@ -318,7 +318,7 @@ mod tests {
     fn nearly_equal_numbers_have_a_variance() {
         let values = [1e9, 1e9 + 1.0, 1e9 + 2.0];
         let mut squares = Exact::default();
-        for value in values.iter() {
+        for value in &values {
             squares.add_square(*value);
         }
         assert_eq!(sum(&values).variance(&squares, 3), 1.0);

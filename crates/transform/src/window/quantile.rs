@@ -145,7 +145,7 @@ mod tests {
 
     fn of(values: &[f64]) -> Spread {
         let mut spread = Spread::default();
-        for value in values.iter() {
+        for value in values {
             spread.add(*value);
         }
         spread

@@ -186,7 +186,7 @@ impl Plan {
             for (number, partials) in kept {
                 put_signed(&mut out, i128::from(*number) - i128::from(last));
                 last = *number;
-                for partial in partials.iter() {
+                for partial in partials {
                     partial.write(&mut out);
                 }
             }

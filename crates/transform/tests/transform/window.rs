@@ -167,7 +167,7 @@ proptest! {
             .collect();
         let plan = plan();
         let mut whole = plan.empty();
-        for event in events.iter() {
+        for event in &events {
             plan.add(&mut whole, event.0, &values(event));
         }
         let mut turned = events.clone();
@@ -198,7 +198,7 @@ proptest! {
     ) {
         let plan = plan();
         let mut tiles = plan.empty();
-        for event in events.iter() {
+        for event in &events {
             plan.add(&mut tiles, event.0, &values(event));
         }
         let mut bytes = plan.write(&tiles);
@@ -244,7 +244,7 @@ fn frozen() {
     let float = |value: f64| Some(Item::Float(value));
     plan.add(&mut tiles, 12, &[None, float(1.5), text("b"), Some(Item::Int(1)), float(2.0)]);
     plan.add(&mut tiles, 25, &[None, float(-0.25), text("a"), None, None]);
-    let hex: String = plan.write(&tiles).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = falaj_base::hex(&plan.write(&tiles));
     let expected = "01020201010001020000008001000000011804016201263852a64b3a3a4a00018080808080808080c001010201010801\
                     01000000400132040161000000";
     assert_eq!(hex, expected, "tiles outlive the process");
