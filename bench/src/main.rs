@@ -9,6 +9,7 @@ mod object;
 mod process;
 mod report;
 mod request;
+mod scheduler;
 mod serving;
 mod start;
 mod tracking;
@@ -32,6 +33,7 @@ enum Part {
     Scale,
     Serving,
     Features,
+    Scheduler,
 }
 
 /// Measures speed, as ratios within one run.
@@ -97,6 +99,7 @@ async fn measure(arguments: Arguments) -> Result<usize> {
             Part::Tracking => tracking::measure(&mut report, &tracking).await?,
             Part::Scale => tracking::scale(&mut report, &tracking).await?,
             Part::Serving => serving::measure(&mut report, &serving).await?,
+            Part::Scheduler => scheduler::measure(&mut report)?,
             Part::Features => features::measure(&mut report, &features).await?,
         }
     }

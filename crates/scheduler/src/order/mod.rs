@@ -134,8 +134,9 @@ pub trait Order: Debug + Send {
     /// A job has ended by itself.
     fn finished(&mut self, _job: &Standing) {}
 
-    /// Called at every round with all jobs. True if scores are others now.
-    fn learn(&mut self, _live: &mut dyn Iterator<Item = Standing>) -> bool {
+    /// Called at every round with all jobs, or with a sample where there are very many: each stands
+    /// for `weight`. True if scores are others now.
+    fn learn(&mut self, _live: &mut dyn Iterator<Item = Standing>, _weight: f64) -> bool {
         false
     }
 

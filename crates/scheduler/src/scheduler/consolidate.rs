@@ -12,7 +12,7 @@ use crate::model::{GpuAsk, JobId, NodeId, Topology};
 impl Scheduler {
     /// Frees nodes for a waiting job by moving others, if all of them find a place.
     pub(super) fn consolidate(&mut self, slot: u32) -> bool {
-        if self.searches >= self.settings.searches_per_pass {
+        if self.looks >= self.settings.looks_per_pass {
             return false;
         }
         let Some(job) = self.job(slot) else { return false };
@@ -25,10 +25,11 @@ impl Scheduler {
         }
         let id = job.spec.id;
         let mut nodes: Vec<(u32, NodeId, Vec<u32>)> = Vec::new();
-        let mut free = 0;
+        let (mut free, mut looks) = (0, 0);
         for node in self.cluster.nodes() {
             if node.status == Status::Up && node.kept_for.is_none() {
                 free += u32::from(node.whole_free);
+                looks += 1 + node.jobs.len();
                 if filter.admits_node(node, &job.spec.per_node)
                     && let Some((cost, moving)) = self.clear(node, job)
                 {
@@ -36,6 +37,7 @@ impl Scheduler {
                 }
             }
         }
+        self.looks += looks;
         nodes.sort_unstable_by_key(|(cost, id, _)| (*cost, *id));
         if nodes.len() < needs || free < u32::from(gpus) * needs as u32 {
             return false;
@@ -49,12 +51,9 @@ impl Scheduler {
         if 2 * cost > u32::from(gpus) * needs as u32 {
             return false;
         }
-        self.searches += 1;
         let moving: Vec<u32> = nodes.iter().flat_map(|(_, _, moving)| moving).copied().collect();
         let cleared: Vec<NodeId> = nodes.iter().map(|(_, id, _)| *id).collect();
-        let moved = self.move_away(&moving, &cleared, slot, id);
-        self.searches -= usize::from(moved);
-        moved
+        self.move_away(&moving, &cleared, slot, id)
     }
 
     /// Who would have to leave a node for a share of the job to fit, and how many GPUs they have.

@@ -41,8 +41,9 @@ pub struct Settings {
     pub spot_margin: Millis,
     /// The most jobs that a pass looks at one by one because they outrank the order.
     pub first_per_pass: usize,
-    /// The most searches for jobs to displace that may fail in a pass.
-    pub searches_per_pass: usize,
+    /// How many running jobs a pass looks at, over and over, for some to stop or move. The last
+    /// search may go beyond.
+    pub looks_per_pass: usize,
     /// The most running jobs that one search looks at.
     pub victims_per_search: usize,
 }
@@ -55,7 +56,7 @@ impl Default for Settings {
             elastic_pause: 60_000,
             spot_margin: 600_000,
             first_per_pass: 64,
-            searches_per_pass: 64,
+            looks_per_pass: 40_000,
             victims_per_search: 8192,
         }
     }
@@ -98,7 +99,8 @@ pub struct Scheduler {
     out: Vec<Decision>,
     /// Running jobs as they are looked through for one to displace; made once in a pass.
     victims: Option<preempt::Victims>,
-    searches: usize,
+    /// Running jobs looked at in this pass.
+    looks: usize,
     tally: preempt::Tally,
 }
 
@@ -163,7 +165,7 @@ impl Scheduler {
             feasible: feasible::Feasible::default(),
             out: Vec::new(),
             victims: None,
-            searches: 0,
+            looks: 0,
             tally: preempt::Tally::default(),
         }
     }

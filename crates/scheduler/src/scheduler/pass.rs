@@ -13,6 +13,9 @@ use crate::model::{Dimension, JobId, Millis, NodeId};
 use crate::order::Head;
 use crate::waiting::{Lane, Score, Verdict};
 
+/// Jobs that a policy learns from at a round; of more, a sample is enough.
+const SAMPLE: usize = 20_000;
+
 /// How the best job of a class compares with those of others.
 type Rank = (Reverse<i16>, bool, Score, u64);
 
@@ -26,7 +29,7 @@ impl Scheduler {
     pub fn decide(&mut self, at: Millis) -> Vec<Decision> {
         self.now = self.now.max(at);
         self.victims = None;
-        self.searches = 0;
+        self.looks = 0;
         self.mend_quotas();
         self.leave_spot();
         self.raise_starving();
@@ -52,8 +55,9 @@ impl Scheduler {
         self.next_round = (self.now / self.settings.round + 1) * self.settings.round;
         let mut order = std::mem::replace(&mut self.order, Box::new(crate::order::Fifo::strict()));
         let shares = order.compares_shares();
-        let live = self.jobs.iter().flatten();
-        let changed = order.learn(&mut live.map(|job| self.standing(job)));
+        let stride = 1 + self.jobs.len() / SAMPLE;
+        let live = self.jobs.iter().step_by(stride).flatten();
+        let changed = order.learn(&mut live.map(|job| self.standing(job)), stride as f64);
         self.order = order;
         if changed || shares || self.order.drifts() {
             self.score_anew();

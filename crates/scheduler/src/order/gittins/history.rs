@@ -133,16 +133,6 @@ fn size(gpus: f64) -> u8 {
     gpus.max(1.0).log2().ceil() as u8
 }
 
-/// The stretch in which a job is.
-fn stretch(job: &Standing) -> usize {
-    let seconds = job.ran as f64 / 1000.0;
-    if seconds < FIRST_EDGE {
-        return 0;
-    }
-    let index = 1 + ((seconds / FIRST_EDGE).ln() / GROWTH.ln()) as usize;
-    index.min(STRETCHES - 1)
-}
-
 fn group_of(job: &Standing) -> GroupId {
     (job.tenant, size(job.gpus))
 }
@@ -179,7 +169,7 @@ impl History {
     }
 
     pub(super) fn finished(&mut self, job: &Standing, memory: f64) {
-        let at = stretch(job);
+        let at = self.stretch(job);
         self.everybody.end(at, memory);
         self.group(group_of(job)).end(at, memory);
         if let Some(batch) = self.batches.get_mut(&job.tag) {
@@ -192,6 +182,7 @@ impl History {
     pub(super) fn learn(
         &mut self,
         live: &mut dyn Iterator<Item = Standing>,
+        weight: f64,
         leaning: &Leaning,
     ) -> bool {
         if !std::mem::take(&mut self.stale) {
@@ -201,11 +192,11 @@ impl History {
         self.groups.values_mut().for_each(|group| group.alive = [0.0; STRETCHES]);
         self.batches.values_mut().for_each(|batch| batch.what.alive = [0.0; STRETCHES]);
         for job in live {
-            let at = stretch(&job);
-            self.everybody.alive[at] += 1.0;
-            self.group(group_of(&job)).alive[at] += 1.0;
+            let at = self.stretch(&job);
+            self.everybody.alive[at] += weight;
+            self.group(group_of(&job)).alive[at] += weight;
             if let Some(batch) = self.batches.get_mut(&job.tag) {
-                batch.what.alive[at] += 1.0;
+                batch.what.alive[at] += weight;
             }
         }
         self.everybody.estimate(&[UNKNOWN_HAZARD; STRETCHES], UNKNOWN_WEIGHT, &self.edges);
@@ -225,6 +216,12 @@ impl History {
         true
     }
 
+    /// The stretch in which a job is.
+    fn stretch(&self, job: &Standing) -> usize {
+        let seconds = job.ran as f64 / 1000.0;
+        self.edges[1..STRETCHES].partition_point(|edge| *edge <= seconds)
+    }
+
     /// The most that is known about a job.
     fn about(&self, job: &Standing) -> &Group {
         if let Some(batch) = self.batches.get(&job.tag) {
@@ -235,12 +232,12 @@ impl History {
 
     /// Seconds of running per completion, at the best moment to stop.
     pub(super) fn cost(&self, job: &Standing) -> f64 {
-        self.about(job).cost[stretch(job)]
+        self.about(job).cost[self.stretch(job)]
     }
 
     /// Expected seconds left.
     pub(super) fn rest(&self, job: &Standing) -> f64 {
-        self.about(job).rest[stretch(job)]
+        self.about(job).rest[self.stretch(job)]
     }
 }
 

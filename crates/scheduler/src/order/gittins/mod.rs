@@ -111,9 +111,9 @@ impl Order for Gittins {
         self.history.finished(job, self.tuning.memory);
     }
 
-    fn learn(&mut self, live: &mut dyn Iterator<Item = Standing>) -> bool {
+    fn learn(&mut self, live: &mut dyn Iterator<Item = Standing>, weight: f64) -> bool {
         let Tuning { prior, batch_prior, .. } = self.tuning;
-        self.history.learn(live, &Leaning { prior, batch_prior })
+        self.history.learn(live, weight, &Leaning { prior, batch_prior })
     }
 
     fn expected_rest(&self, job: &Standing) -> Option<Millis> {
