@@ -1,6 +1,12 @@
 //! The scheduler's core in memory: placing, passing over a full cluster, a million waiting, reasons.
 //! Quotas, gangs and reasons are on everywhere.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "numbers of jobs and nodes are small"
+)]
+
 use std::time::Instant;
 
 use anyhow::{Result, ensure};

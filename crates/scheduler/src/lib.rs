@@ -17,7 +17,13 @@
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
+    clippy::cast_possible_wrap,
     reason = "amounts and times are far below 2^52; scores and shares are ratios of them"
+)]
+#![allow(
+    clippy::trivially_copy_pass_by_ref,
+    clippy::similar_names,
+    reason = "shares are walked over by reference; a slot and its spot are different things"
 )]
 
 pub mod cluster;

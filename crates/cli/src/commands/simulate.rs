@@ -21,8 +21,8 @@ const DAY: f64 = 86_400_000.0;
 
 /// Try scheduling policies on a trace of jobs
 ///
-/// The trace is a CSV file, gzipped or not, with the columns submit_s, duration_s, gpus and vc (the
-/// tenant), and priority and time_limit_s if there are any. Jobs of up to a node's GPUs are placed on
+/// The trace is a CSV file, gzipped or not, with the columns `submit_s`, `duration_s`, `gpus` and `vc`
+/// (the tenant), and `priority` and `time_limit_s` if there are any. Jobs of up to a node's GPUs are placed on
 /// one node, larger ones on whole nodes. The policies: fifo, fifo-backfill (knows durations), srtf
 /// (an oracle), tiresias (as published), tiresias-calm (the same order with our exchange of jobs),
 /// las, drf, themis (an oracle), falaj (the default).
@@ -148,6 +148,11 @@ impl Simulate {
         let trace = Trace::parse(&text).map_err(|error| {
             Failure::new(Exit::Usage, format!("{}: {error}", self.trace.display()))
         })?;
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "days of a trace, and not negative"
+        )]
         let within = |day: f64| (day.max(0.0) * DAY) as u64;
         Ok(trace.between(within(self.from_day), self.to_day.map_or(u64::MAX, within)))
     }

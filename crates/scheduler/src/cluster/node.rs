@@ -153,12 +153,11 @@ impl Node {
             .filter(|&i| self.devices[i].shared_room() >= parts)
             .min_by_key(|&i| self.devices[i].shared_room());
         let index = fullest.or_else(|| self.free_device())?;
-        self.devices[index] = match self.devices[index] {
-            Device::Shared(used) => Device::Shared(used + parts),
-            _ => {
-                self.whole_free -= 1;
-                Device::Shared(parts)
-            }
+        self.devices[index] = if let Device::Shared(used) = self.devices[index] {
+            Device::Shared(used + parts)
+        } else {
+            self.whole_free -= 1;
+            Device::Shared(parts)
         };
         Some(1 << index)
     }
@@ -173,12 +172,11 @@ impl Node {
             .max_by_key(|&(used, i, _)| (used, std::cmp::Reverse(i)));
         let index = fullest.map(|(_, i, _)| i).or_else(|| self.free_device())?;
         let slice = self.devices[index].place_for(profile)?;
-        self.devices[index] = match self.devices[index] {
-            Device::Cut(used) => Device::Cut(used | slice),
-            _ => {
-                self.whole_free -= 1;
-                Device::Cut(slice)
-            }
+        self.devices[index] = if let Device::Cut(used) = self.devices[index] {
+            Device::Cut(used | slice)
+        } else {
+            self.whole_free -= 1;
+            Device::Cut(slice)
         };
         Some((1 << index, slice))
     }

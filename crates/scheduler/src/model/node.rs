@@ -44,7 +44,7 @@ pub struct NodeSpec {
     pub mig: bool,
     pub zone: Zone,
     pub rack: u32,
-    /// The NVLink domain, or whatever else joins nodes more closely than a rack.
+    /// The `NVLink` domain, or whatever else joins nodes more closely than a rack.
     pub block: u32,
     /// May be taken away at any time.
     pub spot: bool,

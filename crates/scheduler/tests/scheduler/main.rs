@@ -1,5 +1,13 @@
 //! The scheduler's core: rules by example, and invariants over random workloads.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "helpers of tests; the numbers are small"
+)]
+
 mod packing;
 mod properties;
 mod quotas;

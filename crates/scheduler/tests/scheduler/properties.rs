@@ -116,7 +116,7 @@ fn live(policy: &str, seed: u64) -> World {
     let mut next = 0;
     for _ in 0..150 {
         world.now += dice.below(20) * 60_000;
-        for _ in 0..1 + dice.below(3) {
+        for _ in 0..=dice.below(3) {
             something(&mut dice, &mut world, &nodes, &mut next);
         }
         world.pass();

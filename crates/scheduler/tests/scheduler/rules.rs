@@ -141,14 +141,12 @@ fn large_jobs_do_not_starve_behind_small_ones() {
     }
     world.settle();
     world.tell(Event::Submitted(large));
-    let mut next = 17;
     // Small jobs come as others finish, for ever; the large one gets its turn all the same.
-    for _ in 0..24 * 20 {
+    for next in 17..17 + 24 * 20 {
         world.now += HOUR;
         let ended = *world.running.iter().min_by_key(|(_, run)| run.since).unwrap().0;
         world.tell(Event::Finished(ended));
         world.tell(Event::Submitted(JobSpec::plain(next, 1, 1)));
-        next += 1;
         world.settle();
         if runs(&world, 0) {
             return;

@@ -68,7 +68,8 @@ impl Group {
 
     fn estimate(&mut self, prior: &Curve, weight: f64, edges: &[f64; STRETCHES + 1]) {
         let hazard = hazard(&self.ended, &self.alive, prior, weight);
-        if hazard != self.hazard {
+        // Computed alike from the same counts, so the same to the last bit if nothing changed.
+        if hazard.map(f64::to_bits) != self.hazard.map(f64::to_bits) {
             let curves = Curves::of(&hazard, edges);
             (self.hazard, self.cost, self.rest) = (curves.hazard, curves.cost, curves.rest);
         }

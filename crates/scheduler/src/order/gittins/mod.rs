@@ -53,7 +53,7 @@ impl Default for Tuning {
             margin: 2.0,
             patience: 7 * 24 * 60 * MINUTE,
             settled: 48 * 60 * MINUTE,
-            headroom: 0.025,
+            headroom: 0.02,
             long: 4.0 * 3600.0,
             batch_pause: 3 * 60 * MINUTE,
             batch_span: 24 * 60 * MINUTE,
