@@ -27,9 +27,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             file: 256 << 20,
-            total: 1 << 30,
+            total: 512 << 20,
             listed: 200_000,
-            actions: 5_000_000,
+            actions: 1_000_000,
             files: 10_000,
             columns: 10_000,
             deletes: 256 << 20,

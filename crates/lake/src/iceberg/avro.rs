@@ -17,6 +17,8 @@ const MAX_DEPTH: usize = 32;
 const MAX_BLOCK: usize = 256 << 20;
 /// Values in one file, whether kept or passed over.
 const MAX_VALUES: usize = 100_000_000;
+/// Values of one record that are kept: some take nothing in the file, and all do in memory.
+const MAX_KEPT: usize = 1_000_000;
 
 #[derive(Debug)]
 enum Schema {
@@ -105,7 +107,7 @@ fn wrong(name: &str, what: &str) -> Error {
 impl<'a> Container<'a> {
     pub(super) fn open(bytes: &'a [u8], name: &'a str) -> Result<Self> {
         let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| wrong(name, "something else"))?;
-        let mut reader = Reader { bytes: rest, name, values: MAX_VALUES };
+        let mut reader = Reader { bytes: rest, name, values: MAX_VALUES, keepable: MAX_KEPT };
         let mut notes = HashMap::new();
         reader.blocks(&mut |reader| {
             let key = reader.text()?;
@@ -146,7 +148,7 @@ impl<'a> Container<'a> {
         whole: &[&str],
         mut each: impl FnMut(Value) -> Result<()>,
     ) -> Result<()> {
-        let mut reader = Reader { bytes: self.blocks, name: self.name, values: MAX_VALUES };
+        let mut reader = self.reader(self.blocks, MAX_VALUES);
         while !reader.bytes.is_empty() {
             let count = reader.long()?;
             let packed = reader.sized()?;
@@ -154,8 +156,9 @@ impl<'a> Container<'a> {
                 return Err(wrong(self.name, "blocks that do not end where they should"));
             }
             let unpacked = self.unpacked(packed)?;
-            let mut inner = Reader { bytes: &unpacked, name: self.name, values: reader.values };
+            let mut inner = self.reader(&unpacked, reader.values);
             for _ in 0..count {
+                inner.keepable = MAX_KEPT;
                 let value = inner.value(&self.schema, Keep::Some { wanted, whole }, 0)?;
                 each(value)?;
             }
@@ -165,6 +168,10 @@ impl<'a> Container<'a> {
             reader.values = inner.values;
         }
         Ok(())
+    }
+
+    fn reader<'b>(&'b self, bytes: &'b [u8], values: usize) -> Reader<'b> {
+        Reader { bytes, name: self.name, values, keepable: MAX_KEPT }
     }
 
     fn unpacked(&self, packed: &[u8]) -> Result<Vec<u8>> {
@@ -278,6 +285,8 @@ struct Reader<'a> {
     name: &'a str,
     /// How many more values are read.
     values: usize,
+    /// How many more are kept of this record.
+    keepable: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -348,6 +357,12 @@ impl<'a> Reader<'a> {
         }
         self.count()?;
         let kept = !matches!(keep, Keep::Nothing);
+        if kept {
+            self.keepable = self.keepable.checked_sub(1).ok_or_else(|| {
+                let allowed = format!("at most {MAX_KEPT} of a record");
+                Error::invalid(self.name, "too many values", allowed)
+            })?;
+        }
         let value = match schema {
             Schema::Null => Value::Null,
             Schema::Bool => Value::Bool(self.take(1)?[0] != 0),

@@ -75,10 +75,9 @@ impl Reading<'_> {
                 budget.action()?;
                 let to = if entry.content == Content::Rows { &mut data } else { &mut deletes };
                 to.push(entry);
-                Ok(())
+                budget.files(data.len().saturating_add(deletes.len()))
             })?;
         }
-        self.budget.files(data.len().saturating_add(deletes.len()))?;
         let (places, values, evidence) = self.deletes(deletes)?;
         // Older files first; those of one moment by name, so that the order is always the same.
         data.sort_unstable_by(|a, b| (a.sequence, &a.path).cmp(&(b.sequence, &b.path)));
