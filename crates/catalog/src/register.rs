@@ -1,7 +1,9 @@
 //! Files that another domain made, as versions of datasets: a training set and its snapshot here
 //! come about in one transaction.
 
-use falaj_base::{BlobId, Ctx, Resource, Result, hex};
+use std::collections::BTreeSet;
+
+use falaj_base::{BlobId, Ctx, Error, Resource, Result, hex};
 use falaj_governance::tenancy::Project;
 use falaj_store::db::Tx;
 use falaj_store::objects::{Objects, Staged};
@@ -33,12 +35,14 @@ pub struct Registration {
 }
 
 impl Datasets {
-    /// Refuses a name that the caller may not write to, there or not yet.
+    /// Refuses a name that the caller may not write to, there or not yet. What is classified becomes
+    /// part only of a dataset that is classified so: whoever reads that one could read it there.
     pub async fn may_register(
         &self,
         ctx: &Ctx,
         project: &Project,
         name: &DatasetName,
+        classified: &BTreeSet<String>,
     ) -> Result<()> {
         let (id, wanted) = (project.id, name.clone());
         let found = self.db().read(move |tx| datasets::find(tx, id, &wanted)).await?;
@@ -46,7 +50,15 @@ impl Datasets {
             Some(dataset) => dataset.resource(project),
             None => crate::dataset::resource(project, name.as_str(), false),
         };
-        ctx.authorize(&DATASET_WRITE, &resource).await
+        ctx.authorize(&DATASET_WRITE, &resource).await?;
+        let own = found.as_ref().and_then(|dataset| dataset.about.classification.as_ref());
+        if classified.iter().all(|one| Some(one) == own) {
+            return Ok(());
+        }
+        let all = classified.iter().map(|one| format!("`{one}`")).collect::<Vec<_>>().join(" and ");
+        let allowed =
+            format!("a dataset that is there and classified {all}, as what it is made of");
+        Err(Error::invalid("register", name, allowed))
     }
 
     /// Prepares a file of Parquet that was stored and is not visible yet.
@@ -58,7 +70,8 @@ impl Datasets {
         file: &Staged,
         (origin, message, author): (Origin, Option<String>, String),
     ) -> Result<Registration> {
-        self.may_register(ctx, project, &name).await?;
+        // How it is classified was asked for with it.
+        self.may_register(ctx, project, &name, &BTreeSet::new()).await?;
         let (columns, profile) = self.looked_through(project, file).await?;
         let statistics = self.store_bytes(project, profile.to_bytes()?).await?;
         Ok(Registration {
@@ -84,28 +97,26 @@ impl Registration {
     pub fn write(self, tx: &mut Tx<'_>, ctx: &Ctx, blob: BlobId) -> Result<Version> {
         let project = &self.project;
         let found = datasets::find(tx, project.id, &self.name)?;
-        let dataset = match found {
-            Some(dataset) => dataset,
-            None => {
-                let about = Described::default();
-                add(tx, ctx, project, (self.name.clone(), about), self.max_datasets)?
-            }
+        let dataset = if let Some(dataset) = found {
+            dataset
+        } else {
+            let about = Described::default();
+            add(tx, ctx, project, (self.name.clone(), about), self.max_datasets)?
         };
         datasets::lock(tx, &dataset.id)?;
         let owner = format!("{}/{}", dataset.id, self.sha256);
         let had = store::known_files(tx, &dataset.id, std::slice::from_ref(&self.sha256))?;
-        let file = match had.into_values().next() {
-            Some(file) => file,
-            None => {
-                Objects::share(tx, project.tenant_id, blob, FILE, &owner)?;
-                VersionFile {
-                    sha256: self.sha256.clone(),
-                    rows: self.rows,
-                    size: self.size,
-                    columns: self.columns.clone(),
-                    blob,
-                    statistics: Objects::attach(tx, &self.statistics, FILE, &owner)?,
-                }
+        let file = if let Some(file) = had.into_values().next() {
+            file
+        } else {
+            Objects::share(tx, project.tenant_id, blob, FILE, &owner)?;
+            VersionFile {
+                sha256: self.sha256.clone(),
+                rows: self.rows,
+                size: self.size,
+                columns: self.columns.clone(),
+                blob,
+                statistics: Objects::attach(tx, &self.statistics, FILE, &owner)?,
             }
         };
         store::insert_file(tx, &dataset.id, &file)?;

@@ -12,12 +12,12 @@ use serde::Serialize;
 
 use super::form::{EntityForm, Form, Noun, Origin, Pick, ServiceForm, SourceForm, ViewForm};
 use super::spec::{About, Column, Definitions, Source, SourceKind, View};
-use crate::transform::form::{FeatureOf, InputForm};
-use crate::transform::settle;
-use crate::transform::spec::{Input, Renamed};
 use crate::name::FeatureName;
 use crate::reference::Reference;
 use crate::source::declared;
+use crate::transform::form::{FeatureOf, InputForm};
+use crate::transform::settle;
+use crate::transform::spec::{Input, Renamed};
 
 /// A definition as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,9 +157,7 @@ impl Plan<'_> {
                 ..,
             ) => declared::origin(spec),
             (SourceKind::Push, ..) => Origin::Push { batch: self.batch(place, spec)? },
-            (SourceKind::Stream, ..) => {
-                Origin::Stream(spec.stream_form(self.batch(place, spec)?)?)
-            }
+            (SourceKind::Stream, ..) => Origin::Stream(spec.stream_form(self.batch(place, spec)?)?),
         };
         Ok(SourceForm { name: spec.name.clone(), origin })
     }
@@ -226,7 +224,9 @@ impl Plan<'_> {
             };
             let input = match input {
                 Input::Request(column) => InputForm { column: column.clone(), feature: None },
-                Input::Feature(reference) => self.input(place, &mut form, reference, None, &wrong)?,
+                Input::Feature(reference) => {
+                    self.input(place, &mut form, reference, None, &wrong)?
+                }
                 Input::Renamed(Renamed { feature, name }) => {
                     self.input(place, &mut form, feature, Some(name), &wrong)?
                 }
@@ -462,8 +462,7 @@ fn inputs_of(form: &ViewForm) -> Vec<Input> {
 
 /// The view without what it depends on.
 fn bare(view: &View) -> Result<ViewForm> {
-    let nothing =
-        if view.kind.is_rows() { Origin::Push { batch: None } } else { Origin::Request };
+    let nothing = if view.kind.is_rows() { Origin::Push { batch: None } } else { Origin::Request };
     let source = view.source.clone().unwrap_or_else(|| view.name.clone());
     Ok(ViewForm {
         name: view.name.clone(),

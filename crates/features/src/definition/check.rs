@@ -90,10 +90,9 @@ fn source(source: &Source) -> Result<()> {
             absent("path", source.path.as_ref().map(|it| it as _))?;
             absent("object", source.object.as_ref().map(|it| it as _))
         }
-        SourceKind::Delta
-        | SourceKind::Iceberg
-        | SourceKind::Postgres
-        | SourceKind::Dataset => declared::checked(source),
+        SourceKind::Delta | SourceKind::Iceberg | SourceKind::Postgres | SourceKind::Dataset => {
+            declared::checked(source)
+        }
         SourceKind::Parquet => {
             absent("batch", source.batch.as_ref().map(|it| it as _))?;
             match (&source.path, &source.object) {
@@ -121,7 +120,11 @@ fn view(view: &View, config: &FeaturesConfig) -> Result<()> {
         }
     }
     if view.freshness.is_some_and(|age| age.get().is_zero()) {
-        return Err(Error::invalid("freshness", "0s", "more than nothing; leave it out for any age"));
+        return Err(Error::invalid(
+            "freshness",
+            "0s",
+            "more than nothing; leave it out for any age",
+        ));
     }
     if let Some(ttl) = view.ttl {
         let micros = i64::try_from(ttl.get().as_micros()).ok().filter(|micros| *micros > 0);

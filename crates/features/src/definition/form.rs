@@ -208,6 +208,12 @@ impl ViewForm {
         self.source.origin == Origin::Request
     }
 
+    /// Whether its features are aggregates over time.
+    #[must_use]
+    pub fn has_windows(&self) -> bool {
+        self.transform.as_ref().is_some_and(|transform| !transform.aggregates.is_empty())
+    }
+
     /// What it is computed from on demand.
     #[must_use]
     pub fn inputs(&self) -> &[InputForm] {
@@ -239,7 +245,14 @@ impl ViewForm {
     /// same. How long they answer and how they are classified decides nothing about them.
     #[must_use]
     pub fn has_rows_of(&self, other: &Self) -> bool {
-        let bare = |form: &Self| Self { ttl_us: None, classification: None, ..form.clone() };
+        let bare = |form: &Self| {
+            let mut form = Self { ttl_us: None, classification: None, ..form.clone() };
+            let columns = form.transform.iter_mut().flat_map(|transform| &mut transform.columns);
+            for column in form.fields.iter_mut().chain(columns) {
+                column.classification = None;
+            }
+            form
+        };
         bare(self) == bare(other)
     }
 

@@ -18,8 +18,8 @@
 
 pub mod apply;
 pub mod catalog;
-pub(crate) mod columns;
 mod check;
+pub(crate) mod columns;
 #[allow(clippy::module_inception, reason = "the noun of this folder")]
 mod definition;
 mod diff;

@@ -18,9 +18,9 @@ use super::spec::Definitions;
 use super::{check, store};
 use crate::name::FeatureName;
 use crate::pages::not_a_page;
-use crate::transform::form::InputForm;
 use crate::source::{blocking, database_of, root_of};
 use crate::training::{self, TrainingSetId};
+use crate::transform::form::InputForm;
 use crate::{FEATURE_APPLY, FEATURE_READ, Features, TRAINING_SET_READ};
 
 /// What an apply did, or would do.

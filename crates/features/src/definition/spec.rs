@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::FeatureName;
 use crate::reference::Reference;
-use crate::transform::spec::{Aggregate, Input, ViewKind};
 use crate::stream::{FieldPath, Format, OnBad, OnGap, Reading, StartAt};
+use crate::transform::spec::{Aggregate, Input, ViewKind};
 
 /// Any number of definitions, applied together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

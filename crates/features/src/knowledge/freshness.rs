@@ -105,7 +105,7 @@ impl Features {
         name: &FeatureName,
     ) -> Result<Freshness> {
         let view = self.readable_view(ctx, project, name).await?;
-        let seen = self.looked_at(project, &view).await?;
+        let seen = self.looked_at(project, &view, false).await?;
         Ok(told(&view, &seen, self.db().now()))
     }
 
@@ -123,7 +123,7 @@ impl Features {
                 let Some(view) = found.filter(|view| view.freshness().is_some()) else {
                     return Ok(None);
                 };
-                let seen = self.looked_at(&project, &view).await?;
+                let seen = self.looked_at(&project, &view, true).await?;
                 let seen = self.judged(&ctx, &project, &view, seen).await?;
                 let place = format!("{}/{}", project.tenant, project.name);
                 Ok::<_, Error>(Some((place, told(&view, &seen, self.db().now()))))
@@ -141,7 +141,12 @@ impl Features {
     }
 
     /// The newest of a view: of what came into the log since, or of everything if it is time.
-    async fn looked_at(&self, project: &Project, view: &ViewVersion) -> Result<Seen> {
+    async fn looked_at(
+        &self,
+        project: &Project,
+        view: &ViewVersion,
+        patient: bool,
+    ) -> Result<Seen> {
         let (id, rows) = (view.id(), view.rows());
         let read =
             move |tx: &mut Tx<'_>| Ok((store::seen(tx, id)?, log::end(tx)?, log::trimmed(tx)?));
@@ -150,8 +155,17 @@ impl Features {
         let mut seen = match known {
             Some(seen) if !due(&seen, view, trimmed.map(|it| it.until), now) => seen,
             known => {
-                let before = known.and_then(|seen| seen.stale_since);
-                self.all_read(project, view, end, before).await?
+                // Whoever asks is told what is known rather than wait for others.
+                let looking = self.looking();
+                let place = if patient { looking.turn().await } else { looking.begin() };
+                match (place, known) {
+                    (Err(_), Some(seen)) => seen,
+                    (Err(error), None) => return Err(error),
+                    (Ok(_place), known) => {
+                        let before = known.and_then(|seen| seen.stale_since);
+                        self.all_read(project, view, end, before).await?
+                    }
+                }
             }
         };
         if view.form().source.origin.is_logged() {

@@ -19,4 +19,31 @@ pub mod profile;
 pub mod skew;
 pub(crate) mod store;
 
+use falaj_base::{Error, Result, code};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
 pub use lineage::{LoggedRun, RunsOfDatasets};
+
+/// How many whole histories are read at a time to learn something about them: whoever asks can read
+/// no more of them than training sets are made at once.
+#[derive(Debug)]
+pub(crate) struct Looking(Semaphore);
+
+impl Looking {
+    pub(crate) fn new(at_once: usize) -> Self {
+        Self(Semaphore::new(at_once.max(1)))
+    }
+
+    /// A place among them; refused if there is none.
+    fn begin(&self) -> Result<SemaphorePermit<'_>> {
+        self.0.try_acquire().map_err(|_| {
+            let text = "as many histories are being read as may be (`features.at_once`)";
+            Error::new(&code::OVERLOADED, text)
+        })
+    }
+
+    /// The same for work that can wait.
+    async fn turn(&self) -> Result<SemaphorePermit<'_>> {
+        self.0.acquire().await.map_err(Error::internal)
+    }
+}

@@ -16,8 +16,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::store::{self, Kept, STATISTICS};
-use crate::definition::ViewVersion;
 use crate::definition::columns::readable_columns;
+use crate::definition::{Catalog, ViewVersion};
 use crate::history::log;
 use crate::name::FeatureName;
 use crate::source::{Origins, Stop, blocking};
@@ -58,6 +58,7 @@ impl Features {
         let view = self.readable_view(ctx, project, name).await?;
         let resource = view.resource(project);
         ctx.authorize(&FEATURE_WRITE, &resource).await?;
+        let _place = self.looking().begin()?;
         let until = self.db().read(log::end).await?;
         let origins = Origins { features: self, ctx, project, until };
         let (history, _) = origins.open(&view).await?;
@@ -72,6 +73,11 @@ impl Features {
         })
         .await?;
         let bytes = profile.to_bytes()?;
+        if bytes.len() as u64 > MOST {
+            let text =
+                format!("the statistics take more than {MOST} bytes: the view has many columns");
+            return Err(Error::new(&code::TOO_LARGE, text));
+        }
         let expected = Expected { size: Some(bytes.len() as u64), sha256: None };
         let pieces = stream::iter([Ok(bytes.into())]);
         let staged =
@@ -98,7 +104,8 @@ impl Features {
         if kept.is_err() {
             self.objects().discard(blob).await;
         }
-        Ok(told(ctx, project, &view, &profile, kept?))
+        let catalog = self.catalog(project.id).await?;
+        Ok(told(ctx, (project, &catalog), &view, &profile, kept?))
     }
 
     /// The statistics that were counted last.
@@ -124,19 +131,20 @@ impl Features {
         while let Some(piece) = pieces.try_next().await? {
             bytes.extend_from_slice(&piece);
         }
-        Ok(told(ctx, project, &view, &Profile::from_bytes(&bytes)?, kept))
+        let catalog = self.catalog(project.id).await?;
+        Ok(told(ctx, (project, &catalog), &view, &Profile::from_bytes(&bytes)?, kept))
     }
 }
 
 fn told(
     ctx: &Ctx,
-    project: &Project,
+    at: (&Project, &Catalog),
     view: &ViewVersion,
     profile: &Profile,
     kept: Kept,
 ) -> ViewStatistics {
     let mut shown = profile.shown();
-    let readable = readable_columns(ctx, &FEATURE_READ, project, view);
+    let readable = readable_columns(ctx, &FEATURE_READ, at, view);
     shown.columns.retain(|column| readable(&column.name));
     ViewStatistics {
         view: view.name().clone(),

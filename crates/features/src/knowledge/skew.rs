@@ -115,6 +115,7 @@ impl Features {
         if !(0.0..=1.0).contains(&threshold) {
             return Err(Error::invalid("threshold", threshold, "0 to 1"));
         }
+        let _place = self.looking().begin()?;
         let stopped = Arc::new(AtomicBool::new(false));
         let _guard = StopOnDrop(stopped.clone());
         let stop = Stop { stopped, deadline: Instant::now() + self.config().max_time.get() };

@@ -85,9 +85,8 @@ impl Features {
         }
         for Picked { view, fields, .. } in &picked {
             let fields = fields.iter().filter_map(|field| view.form().fields.get(*field));
-            let apart = fields.filter(|field| field.classification.is_some());
-            let names = apart.map(|field| &field.name);
-            authorize_columns(ctx, &FEATURE_ONLINE, project, view, names).await?;
+            let names = fields.map(|field| &field.name);
+            authorize_columns(ctx, &FEATURE_ONLINE, (project, &catalog), view, names).await?;
         }
         Ok(picked)
     }

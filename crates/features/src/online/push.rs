@@ -99,17 +99,27 @@ impl Features {
         };
         let whole = loads[0].resource.clone();
         let outcome = self.db().write(move |tx| keep.run(tx)).await;
-        let places = on_record(self.db(), ctx, &FEATURE_WRITE, &whole, outcome).await?;
+        let kept = on_record(self.db(), ctx, &FEATURE_WRITE, &whole, outcome).await?;
         let mut pushed = Vec::with_capacity(loads.len());
-        for (Load { view, shape, rows, .. }, (position, known)) in loads.into_iter().zip(places) {
+        for (Load { view, shape, rows, .. }, (position, known)) in loads.into_iter().zip(kept) {
             let count = rows.batch().num_rows();
+            let counts = shape.windows().is_some();
             let batch =
                 aside(many, move || pack(&shape, rows.batch(), known.micros(), place(position)));
-            let placed = self.shelf().pushed(batch.await?, position).await.map_err(|error| {
-                // Kept, and applied as soon as the store answers; pushing again does no harm.
-                let text = format!("{}; the rows are kept and will be readable", error.message());
-                Error::new(error.code(), text).caused_by(error)
-            })?;
+            let placed = match self.shelf().pushed(batch.await?, position).await {
+                // Kept, and applied as soon as the store answers. Pushed again, it would count twice.
+                Err(error) if counts => {
+                    tracing::warn!(error = error.chain(), "pushed rows are not online yet");
+                    0
+                }
+                // Pushed again, it would be the same rows.
+                Err(error) => {
+                    let text =
+                        format!("{}; the rows are kept and will be readable", error.message());
+                    return Err(Error::new(error.code(), text).caused_by(error));
+                }
+                Ok(placed) => placed,
+            };
             pushed.push(Pushed { view, rows: count, placed });
         }
         Ok(pushed)

@@ -29,7 +29,14 @@ impl Shelf {
         let all = self.db().read(|tx: &mut Tx<'_>| segment::all(tx, None)).await?;
         tracing::info!(files = all.len(), "the online store is filled from files of pushes");
         for one in all {
-            self.refill_from(store, one).await?;
+            let view = one.view;
+            match self.refill_from(store, one).await {
+                Err(error) if is_of_the_file(&error) => {
+                    // Others are not to wait for what nobody can read any more.
+                    tracing::warn!(?view, error = error.chain(), "a file of pushes is left out");
+                }
+                done => done?,
+            }
         }
         Ok(())
     }
@@ -52,6 +59,12 @@ impl Shelf {
         let (read, applied) = tokio::join!(reading, applying);
         applied.and(read)
     }
+}
+
+/// Whether a file cannot be read, now or later: its key is destroyed, or it is gone or damaged.
+fn is_of_the_file(error: &Error) -> bool {
+    [&code::ERASED, &code::NOT_FOUND, &code::INTEGRITY, &code::INVALID_INPUT]
+        .contains(&error.code())
 }
 
 /// Adds the rows of a file to the tiles of a view, in their order.

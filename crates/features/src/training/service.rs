@@ -1,5 +1,6 @@
 //! The verbs on training sets.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +52,8 @@ impl Features {
         let mut what = wanted.what();
         let views = self.choose(ctx, project, &what).await?;
         if let Some(dataset) = wanted.register.clone() {
-            self.datasets()?.may_register(ctx, project, &dataset).await?;
+            let classified = classifications(&views);
+            self.datasets()?.may_register(ctx, project, &dataset, &classified).await?;
             what.register = Some(Register { dataset, by: ctx.principal.name.clone() });
         }
         let moments = match (&wanted.moments, &wanted.moments_object) {
@@ -149,6 +151,8 @@ impl Features {
             return Err(Error::invalid("features", count, allowed));
         }
         let mut chosen = Vec::new();
+        let catalog = self.catalog(project.id).await?;
+        let at = (project, &*catalog);
         for pick in picks {
             let found =
                 self.definition(ctx, project, Noun::View, &pick.view, Some(pick.version)).await?;
@@ -161,9 +165,9 @@ impl Features {
                 let of = ViewVersion::of(&Arc::new(found));
                 let of = of.ok_or_else(|| Error::internal("a view that is none"))?;
                 let columns = std::iter::once(&input.feature);
-                authorize_columns(ctx, &FEATURE_READ, project, &of, columns).await?;
+                authorize_columns(ctx, &FEATURE_READ, at, &of, columns).await?;
             }
-            authorize_columns(ctx, &FEATURE_READ, project, &view, pick.features.iter()).await?;
+            authorize_columns(ctx, &FEATURE_READ, at, &view, pick.features.iter()).await?;
             let full = what.full_feature_names;
             let column = |feature: &crate::name::FeatureName| {
                 if full { format!("{}__{feature}", pick.view) } else { feature.to_string() }
@@ -340,6 +344,25 @@ impl Features {
         Ok(set)
     }
 
+    /// A version of a view, whoever asks.
+    async fn view_version(
+        &self,
+        project: &Project,
+        name: &crate::name::FeatureName,
+        version: i64,
+    ) -> Result<ViewVersion> {
+        let catalog = self.catalog(project.id).await?;
+        if let Some(latest) = catalog.view(name).filter(|view| view.version() == version) {
+            return Ok(latest);
+        }
+        let (id, name) = (project.id, name.clone());
+        let read = move |tx: &mut Tx<'_>| {
+            definition::store::find(tx, id, Noun::View, &name, Some(version))
+        };
+        let found = self.db().read(read).await?.map(Arc::new);
+        found.as_ref().and_then(ViewVersion::of).ok_or_else(|| Error::internal("a version is gone"))
+    }
+
     /// The views that a set is made of, as they are authorised.
     async fn views_of(&self, project: &Project, set: &TrainingSet) -> Result<Vec<Resource>> {
         let catalog = self.catalog(project.id).await?;
@@ -350,17 +373,17 @@ impl Features {
                 |view| view.resource(project),
             )
         };
-        let mut names: Vec<_> = set.features.iter().map(|it| it.pick.view.clone()).collect();
-        for name in names.clone() {
+        let mut resources = Vec::new();
+        for Chosen { pick, .. } in &set.features {
+            resources.push(resource(&pick.view));
+            let view = self.view_version(project, &pick.view, pick.version).await?;
+            resources.extend(column_resources(project, &catalog, &view, &pick.features));
             // What is computed is made of what it is computed from.
-            let view = catalog.view(&name);
-            let inputs = view.iter().flat_map(|view| view.form().inputs());
-            names.extend(inputs.filter_map(|it| it.feature.as_ref()).map(|it| it.view.clone()));
-        }
-        let mut resources: Vec<Resource> = names.iter().map(resource).collect();
-        for chosen in &set.features {
-            if let Some(view) = catalog.view(&chosen.pick.view) {
-                resources.extend(column_resources(project, &view, &chosen.pick.features));
+            for input in view.form().inputs().iter().filter_map(|input| input.feature.as_ref()) {
+                resources.push(resource(&input.view));
+                let of = self.view_version(project, &input.view, input.version).await?;
+                let columns = std::slice::from_ref(&input.feature);
+                resources.extend(column_resources(project, &catalog, &of, columns));
             }
         }
         Ok(resources)
@@ -416,4 +439,15 @@ impl Features {
 
 fn sides(views: &[(Chosen, ViewVersion)]) -> impl Iterator<Item = (&Chosen, &ViewForm)> {
     views.iter().map(|(chosen, view)| (chosen, view.form()))
+}
+
+/// How the features of some views are classified, and the views themselves.
+fn classifications(views: &[(Chosen, ViewVersion)]) -> BTreeSet<String> {
+    let of = |(chosen, view): &(Chosen, ViewVersion)| {
+        let form = view.form();
+        let fields = chosen.pick.features.iter().filter_map(|name| form.field(name));
+        let columns = fields.filter_map(|field| field.classification.clone());
+        columns.chain(form.classification.clone()).collect::<Vec<_>>()
+    };
+    views.iter().flat_map(of).collect()
 }

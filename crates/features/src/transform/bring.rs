@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMicrosecondType;
 use falaj_base::{Error, Result};
-use falaj_online::{Batch, Key};
+use falaj_online::{Batch, Key, Stamp};
 use falaj_transform::hash;
 use falaj_transform::window::Tiles;
 
@@ -63,7 +63,8 @@ pub(crate) fn read(
         let (layout, mut batch) = (layout(), Batch::new());
         for (key, tiles) in entities {
             stop.check()?;
-            let row = packed(&layout, ready, &tiles, (which.place, 0))?;
+            let stamp = Stamp { event: 0, known: 0, log: which.place, row: 0 };
+            let row = packed(&layout, ready, &tiles, stamp)?;
             batch.put(key.beside(), row);
             if batch.bytes() >= BYTES_AT_ONCE {
                 give(std::mem::take(&mut batch), rows)?;

@@ -12,6 +12,7 @@ use serde_json::Value as Json;
 use super::form::{InputForm, TransformForm};
 use super::ready::{declare, given};
 use super::settle::typed;
+use crate::definition::Catalog;
 use crate::definition::columns::authorize_columns;
 use crate::definition::form::ViewForm;
 use crate::name::FeatureName;
@@ -83,6 +84,8 @@ impl Features {
         project: &Project,
         picked: &[Picked],
     ) -> Result<Vec<Picked>> {
+        let catalog = self.catalog(project.id).await?;
+        let at = (project, &*catalog);
         let mut found: Vec<Picked> = Vec::new();
         let mut needed: Vec<(&Picked, &InputForm)> = Vec::new();
         for one in picked.iter().filter(|it| it.view.form().is_on_demand()) {
@@ -94,7 +97,7 @@ impl Features {
                 *one.view.name() == feature.view && one.view.version() == feature.version
             };
             if let Some(one) = picked.iter().chain(&found).find(|one| is(one)) {
-                columns_too(ctx, project, one, &feature.feature).await?;
+                columns_too(ctx, at, one, &feature.feature).await?;
                 continue;
             }
             let reference = Reference {
@@ -106,7 +109,7 @@ impl Features {
                 let text = format!("{}: {}", of.view.name(), error.message());
                 Error::new(error.code(), text).caused_by(error)
             })?;
-            columns_too(ctx, project, &input, &feature.feature).await?;
+            columns_too(ctx, at, &input, &feature.feature).await?;
             found.push(input);
         }
         Ok(found)
@@ -116,12 +119,12 @@ impl Features {
 /// A feature that is more sensitive than its view is so for what is computed from it.
 async fn columns_too(
     ctx: &Ctx,
-    project: &Project,
+    at: (&Project, &Catalog),
     input: &Picked,
     feature: &FeatureName,
 ) -> Result<()> {
     let columns = std::iter::once(feature);
-    authorize_columns(ctx, &FEATURE_ONLINE, project, &input.view, columns).await
+    authorize_columns(ctx, &FEATURE_ONLINE, at, &input.view, columns).await
 }
 
 /// Splits what came into what names entities and what views on demand are computed from.

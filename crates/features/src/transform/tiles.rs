@@ -29,7 +29,7 @@ use crate::online::Shape;
 use crate::online::value_in;
 
 /// Rows that are read and written together.
-const AT_ONCE: usize = 1000;
+const AT_ONCE: usize = 128;
 
 /// Tiles in a row of the store: one run of bytes.
 pub(super) fn layout() -> Layout {
@@ -107,12 +107,13 @@ pub(crate) async fn follow(
 fn added(ready: &Ready, row: Option<&Bytes>, events: Vec<Event>) -> Result<Option<Box<[u8]>>> {
     let windows = ready.windows.as_ref().ok_or_else(|| Error::internal("no windows"))?;
     let layout = layout();
-    let (mut tiles, mut reached) = match row {
+    // Known since its oldest event: what is erased as of a moment is what was begun before it.
+    let (mut tiles, mut reached, mut known) = match row {
         Some(row) => {
             let (stamp, tiles) = opened(ready, &layout, row)?;
-            (tiles, Some((stamp.log, stamp.row)))
+            (tiles, Some((stamp.log, stamp.row)), Some(stamp.known))
         }
-        None => (windows.plan.empty(), None),
+        None => (windows.plan.empty(), None, None),
     };
     let mut more = false;
     for event in events {
@@ -122,20 +123,21 @@ fn added(ready: &Ready, row: Option<&Bytes>, events: Vec<Event>) -> Result<Optio
         windows.plan.add(&mut tiles, event.at, &event.values);
         windows.plan.prune(&mut tiles, event.known);
         (reached, more) = (Some(event.place), true);
+        known.get_or_insert(event.known);
     }
     let Some((log, row)) = reached.filter(|_| more) else { return Ok(None) };
-    packed(&layout, ready, &tiles, (log, row)).map(Some)
+    let stamp = Stamp { event: 0, known: known.unwrap_or(0), log, row };
+    packed(&layout, ready, &tiles, stamp).map(Some)
 }
 
-/// Tiles as a row. Which of two stays is told by the place alone.
+/// Tiles as a row. Which of two stays is told by their places, unless one was begun anew.
 pub(super) fn packed(
     layout: &Layout,
     ready: &Ready,
     tiles: &Tiles,
-    (log, row): (u64, u32),
+    stamp: Stamp,
 ) -> Result<Box<[u8]>> {
     let windows = ready.windows.as_ref().ok_or_else(|| Error::internal("no windows"))?;
-    let stamp = Stamp { event: 0, known: 0, log, row };
     layout.pack(stamp, &[Value::Bytes(windows.plan.write(tiles))])
 }
 

@@ -114,6 +114,47 @@ async fn one_entity_is_gone_everywhere_and_stays_gone() {
 }
 
 #[tokio::test]
+async fn what_comes_after_an_erasure_counts_in_windows() {
+    const RIDES: &str = r#"
+[[view]]
+name = "rides"
+entities = ["driver"]
+source = "live"
+columns = [{ name = "fare", type = "float64" }]
+
+[[view.aggregate]]
+name = "paid"
+column = "fare"
+function = "sum"
+window = "7d"
+hop = "1h"
+"#;
+    each(async |world: World| {
+        world.apply(&format!("{DRIVERS}{RIDES}")).await;
+        let ride = |fare: f64| {
+            json!({ "view": "rides", "columns": { "driver_id": [1], "fare": [fare],
+                "event_timestamp": [TIME] } })
+        };
+        let paid = async || {
+            let found = online(&world, json!(["rides:paid"]), json!({ "driver_id": [1] })).await;
+            found["values"][0][0].clone()
+        };
+        ok(world.post("/push", ride(4.0)).await);
+        assert_eq!(paid().await, json!(4.0));
+        erase(&world, "driver", json!({ "driver_id": 1 })).await;
+        assert_eq!(paid().await, Value::Null);
+        // For a while an erasure is done again, which is not meant for this.
+        world.clock.advance(Duration::from_secs(1));
+        ok(world.post("/push", ride(2.5)).await);
+        assert_eq!(paid().await, json!(2.5));
+        world.clock.advance(Duration::from_secs(1));
+        ok(world.post("/push", ride(1.0)).await);
+        assert_eq!(paid().await, json!(3.5));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_erasure_that_was_cut_off_is_done_by_the_next() {
     each(async |world: World| {
         ok(world.post("/push", row(1, TIME, json!(1))).await);

@@ -138,6 +138,32 @@ async fn statistics_are_counted_when_asked_for() {
 }
 
 #[tokio::test]
+async fn what_is_found_to_be_sensitive_later_is_so_in_versions_of_before() {
+    each(async |world: World| {
+        world.apply(&DRIVERS.replace(", classification = \"pii\"", "")).await;
+        push(&world, 1, 7, "2026-05-01T11:00:00Z").await;
+        world.apply(DRIVERS).await;
+        let fence = [("feature:read", "/stats/income"), ("feature:online", "/stats/income")];
+        let moments = json!({ "driver_id": [1], "event_timestamp": ["2026-05-01T11:30:00Z"] });
+        for version in ["stats@1:income", "stats@2:income"] {
+            let set = json!({ "features": [version], "moments": moments });
+            assert_eq!(world.behind(&fence, Method::POST, "/training-sets", set).await.0, 404);
+            let online = json!({ "features": [version], "entities": { "driver_id": [1] } });
+            assert_eq!(world.behind(&fence, Method::POST, "/online", online).await.0, 404);
+        }
+        // The rows are those of the version before.
+        let online = json!({ "features": ["stats:trips"], "entities": { "driver_id": [1] } });
+        assert_eq!(ok(world.post("/online", online).await)["values"], json!([[7]]));
+        // What is classified becomes no dataset that everybody may read.
+        let mut set = json!({ "features": ["stats:income"], "moments": moments });
+        set["register"] = json!("incomes");
+        let (status, body) = world.post("/training-sets", set).await;
+        assert_eq!((status, &body["field"]), (422, &json!("register")), "{body}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_column_that_one_may_not_read_is_refused_by_its_name() {
     each(async |world: World| {
         world.apply(DRIVERS).await;

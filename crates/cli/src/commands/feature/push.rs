@@ -77,7 +77,7 @@ impl Push {
             let kept = client.json(call).await.map_err(|failure| match sent {
                 0 => failure,
                 sent => failure.hint(format!(
-                    "the first {sent} rows were kept; pushing them again does no harm"
+                    "the first {sent} rows were kept; pushed again, they count again in windows"
                 )),
             })?;
             sent += kept["rows"].as_u64().unwrap_or(0);
@@ -100,7 +100,9 @@ fn kinds(definition: &Value) -> Map<String, Value> {
     let view = &definition["definition"]["view"];
     let keys = view["entities"].as_array().into_iter().flatten();
     let keys = keys.flat_map(|it| it["join_keys"].as_array().into_iter().flatten());
-    let fields = view["fields"].as_array().into_iter().flatten();
+    // Rows of a view that computes its features have the columns that it computes them from.
+    let columns = view["transform"]["columns"].as_array();
+    let fields = columns.or(view["fields"].as_array()).into_iter().flatten();
     let mut kinds = Map::new();
     for column in keys.chain(fields) {
         if let Some(name) = column["name"].as_str() {
@@ -120,5 +122,9 @@ mod tests {
             "entities": [{ "join_keys": [{ "name": "id", "type": "int64" }] }],
             "fields": [{ "name": "rate", "type": "float32" }] } } });
         assert_eq!(Value::Object(kinds(&definition)), json!({ "id": "int64", "rate": "float32" }));
+        let definition = json!({ "definition": { "view": {
+            "entities": [], "fields": [{ "name": "rides_1d", "type": "int64" }],
+            "transform": { "columns": [{ "name": "km", "type": "float64" }] } } } });
+        assert_eq!(Value::Object(kinds(&definition)), json!({ "km": "float64" }));
     }
 }

@@ -351,11 +351,7 @@ impl View<'_> {
     }
 
     /// Puts down how far a view is, as long as the job is ours.
-    async fn save(
-        &self,
-        view: &JobView,
-        note: fn(&mut Tx<'_>, JobId) -> Result<()>,
-    ) -> Result<()> {
+    async fn save(&self, view: &JobView, note: fn(&mut Tx<'_>, JobId) -> Result<()>) -> Result<()> {
         let (id, view) = (self.job.id, view.clone());
         let (name, until) = (self.features.underway().name().to_owned(), self.now() + HELD);
         let write = move |tx: &mut Tx<'_>| {

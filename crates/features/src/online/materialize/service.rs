@@ -228,9 +228,10 @@ impl Ask {
                 Window::Until(to) => (store::brought(tx, &self.store, view.rows())?, to),
             };
             // Windows are brought whole, and must not end before those that are there.
-            let to = match view.form().has_windows() {
-                true => to.max(store::brought(tx, &self.store, view.rows())?.unwrap_or(to)),
-                false => to,
+            let to = if view.form().has_windows() {
+                to.max(store::brought(tx, &self.store, view.rows())?.unwrap_or(to))
+            } else {
+                to
             };
             // What has not happened yet is not served as if it had.
             let to = to.min(now);
