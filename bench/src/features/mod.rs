@@ -33,7 +33,7 @@ pub(crate) enum Measure {
     Push,
     /// A million rows brought online, beside Feast.
     Materialize,
-    /// The historical join, beside Polars, DuckDB and Feast.
+    /// The historical join, beside Polars, `DuckDB` and Feast.
     Join,
     /// The same with less memory than data.
     Memory,
@@ -88,7 +88,7 @@ pub(crate) async fn measure(report: &mut Report, options: &Options) -> Result<()
             Measure::Join => join::join(report, &environments, peers).await?,
             Measure::Memory => join::memory(report, &environments).await?,
             Measure::Keys => {
-                tokio::task::block_in_place(|| store::keys(report, options.keys, &environments.0))?
+                tokio::task::block_in_place(|| store::keys(report, options.keys, &environments.0))?;
             }
         }
     }

@@ -165,6 +165,7 @@ impl<'m> Latest<'m> {
 
     /// Notes the rows that wait, each at the first moment that it can answer, if it is better than
     /// what was noted there.
+    #[allow(clippy::needless_bitwise_bool, reason = "a branch would wait for memory")]
     fn note(&mut self) {
         for bin in &mut self.bins {
             for Found { span, candidate } in bin.drain(..) {

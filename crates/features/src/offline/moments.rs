@@ -145,6 +145,7 @@ impl Moments {
 
     /// The place of the first moment of a span that is not before `first`, if it is not after
     /// `last` either; the place behind all of them otherwise.
+    #[allow(clippy::needless_bitwise_bool, reason = "a branch would wait for memory")]
     pub(super) fn first(&self, span: Span, first: i64, last: i64) -> u32 {
         let start = span.start as usize;
         let before = if span.length as usize <= FEW {
