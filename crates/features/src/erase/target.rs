@@ -96,9 +96,10 @@ fn keys_of(
     let own = view.entities.iter().find(|it| it.name == *entity)?;
     let mut found = Vec::new();
     for key in view.keys() {
-        let value = match own.join_keys.iter().any(|it| it.name == key.name) {
-            true => Some(value(key.kind, keys.get(key.name.as_str())?)?),
-            false => None,
+        let value = if own.join_keys.iter().any(|it| it.name == key.name) {
+            Some(value(key.kind, keys.get(key.name.as_str())?)?)
+        } else {
+            None
         };
         found.push((key.name.to_string(), key.kind, value));
     }
