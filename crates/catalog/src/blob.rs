@@ -26,6 +26,7 @@ pub struct BlobRanges {
 
 impl BlobRanges {
     /// Must be called on the runtime; the reading must not be.
+    #[must_use]
     pub fn new(blob: Blob) -> Self {
         Self { blob, runtime: Handle::current(), blocks: Mutex::default() }
     }

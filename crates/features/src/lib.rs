@@ -60,11 +60,11 @@ use falaj_store::objects::Objects;
 use falaj_web::Module;
 
 pub use actions::{
-    ACTIONS, FEATURE_APPLY, FEATURE_ERASE, FEATURE_ONLINE, FEATURE_QUARANTINE, FEATURE_READ, FEATURE_WRITE,
-    TRAINING_SET_CREATE, TRAINING_SET_READ,
+    ACTIONS, FEATURE_APPLY, FEATURE_ERASE, FEATURE_ONLINE, FEATURE_QUARANTINE, FEATURE_READ,
+    FEATURE_WRITE, TRAINING_SET_CREATE, TRAINING_SET_READ,
 };
-pub use config::FeaturesConfig;
 use budget::Budget;
+pub use config::FeaturesConfig;
 use definition::Catalog;
 use definition::catalog::Catalogs;
 use online::{Shelf, Underway};
@@ -109,6 +109,7 @@ struct Inner {
     training: training::Signals,
     streams: Streams,
     ages: knowledge::metrics::Ages,
+    looking: knowledge::Looking,
     around: OnceLock<Around>,
     datasets: OnceLock<Datasets>,
     runs: OnceLock<Arc<dyn knowledge::RunsOfDatasets>>,
@@ -143,6 +144,7 @@ impl Features {
         let underway = Underway::new(config.at_once);
         let tally = Tally::new(&FEATURE_ONLINE, reads.clone());
         let streams = Streams::new(config.max_stream_partitions);
+        let looking = knowledge::Looking::new(config.at_once);
         let (training, around) = (training::Signals::default(), OnceLock::new());
         Self(Arc::new(Inner {
             config,
@@ -159,6 +161,7 @@ impl Features {
             training,
             streams,
             ages: knowledge::metrics::Ages::default(),
+            looking,
             around,
             datasets: OnceLock::new(),
             runs: OnceLock::new(),
@@ -190,6 +193,11 @@ impl Features {
 
     pub(crate) fn runs_of_datasets(&self) -> Option<&dyn knowledge::RunsOfDatasets> {
         self.0.runs.get().map(|runs| &**runs)
+    }
+
+    /// How many histories are read to learn something about them.
+    pub(crate) fn looking(&self) -> &knowledge::Looking {
+        &self.0.looking
     }
 
     /// How fresh views were when they were last looked at.

@@ -4,7 +4,7 @@
 //! key are put side by side; without one, equal rows cancel each other out, each as often as it is
 //! there. A second reading fetches the few rows that are shown.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use arrow_array::RecordBatch;
@@ -19,6 +19,9 @@ use crate::value::Column;
 
 /// Rows that are looked at at a time.
 const ROWS: usize = 4096;
+
+/// Is given the columns of some rows, and their number; tells whether to go on.
+type Each<'a> = &'a mut dyn FnMut(&[(String, Column)], usize) -> Result<bool>;
 
 /// One version: its files, each opened when it is its turn.
 pub(super) trait Side {
@@ -77,11 +80,7 @@ impl Compare<'_> {
     }
 
     /// Hands over all rows of a side, a few at a time, until enough was seen.
-    fn rows(
-        &self,
-        side: &dyn Side,
-        each: &mut dyn FnMut(&[(String, Column)], usize) -> Result<bool>,
-    ) -> Result<()> {
+    fn rows(&self, side: &dyn Side, each: Each<'_>) -> Result<()> {
         for file in 0..side.files() {
             let table = side.open(file)?;
             let wanted = Some(self.columns.clone());
@@ -100,10 +99,10 @@ impl Compare<'_> {
 
     fn counted(&self, sorter: Sorter) -> Result<(Compared, Chosen)> {
         let (mut found, mut chosen) = (Compared::default(), Chosen::default());
-        let mut sorted = sorter.sorted()?;
+        let mut all = sorter.sorted()?;
         let mut group: Option<Group> = None;
         let mut seen = 0_u64;
-        while let Some(record) = sorted.next()? {
+        while let Some(record) = all.next()? {
             seen += 1;
             if seen.is_multiple_of(1 << 16) {
                 (self.go_on)()?;
@@ -192,8 +191,8 @@ impl Compare<'_> {
         side: &dyn Side,
         wanted: &[&Vec<Mark>],
     ) -> Result<HashMap<Mark, Map<String, Json>>> {
-        let mut left: BTreeMap<Mark, ()> =
-            wanted.iter().flat_map(|marks| marks.iter().map(|mark| (*mark, ()))).collect();
+        let mut left: HashSet<Mark> =
+            wanted.iter().flat_map(|marks| marks.iter().copied()).collect();
         let mut found = HashMap::with_capacity(left.len());
         if left.is_empty() {
             return Ok(found);
@@ -202,7 +201,7 @@ impl Compare<'_> {
         self.rows(side, &mut |columns, rows| {
             for row in 0..rows {
                 let (key, _) = marker.marks(columns, row);
-                if left.remove(&key).is_some() {
+                if left.remove(&key) {
                     let values =
                         columns.iter().map(|(name, column)| (name.clone(), column.json(row)));
                     found.insert(key, values.collect());

@@ -73,16 +73,16 @@ struct Files {
     datasets: Datasets,
     project: Project,
     runtime: Handle,
-    files: Vec<VersionFile>,
+    parts: Vec<VersionFile>,
 }
 
 impl Side for Files {
     fn files(&self) -> usize {
-        self.files.len()
+        self.parts.len()
     }
 
     fn open(&self, file: usize) -> Result<Table> {
-        self.runtime.block_on(self.datasets.table(&self.project, &self.files[file]))
+        self.runtime.block_on(self.datasets.table(&self.project, &self.parts[file]))
     }
 }
 
@@ -126,8 +126,8 @@ impl Datasets {
         let numbers = (older.version.version, newer.version.version);
         let mut outcome = self.asked(project, question, (older, newer), (key, compared))?;
         let patience = self.config().diff_wait.get();
-        let waited = tokio::time::timeout(patience, outcome.wait_for(Option::is_some)).await;
-        let found = match waited {
+        let found = tokio::time::timeout(patience, outcome.wait_for(Option::is_some)).await;
+        let found = match found {
             Err(_) => return Ok(Answer { state: State::Running, diff: None }),
             Ok(found) => found.map_err(Error::internal)?.clone(),
         };
@@ -204,11 +204,11 @@ impl Datasets {
             left.retain(|file| !common.contains(&file.sha256));
             right.retain(|file| !common.contains(&file.sha256));
         }
-        let side = |files| Files {
+        let side = |parts| Files {
             datasets: self.clone(),
             project: project.clone(),
             runtime: Handle::current(),
-            files,
+            parts,
         };
         let (left, right) = (side(left), side(right));
         let mut secret = [0; 32];

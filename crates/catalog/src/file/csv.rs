@@ -192,11 +192,7 @@ const MAX_FIELDS: usize = 20_000;
 
 /// An error of ours that came through a reader is told as it was.
 fn passed_on(error: io::Error) -> Error {
-    if error.get_ref().is_some_and(|inner| inner.is::<Error>()) {
-        let inner = error.into_inner().and_then(|inner| inner.downcast::<Error>().ok());
-        return inner.map_or_else(|| Error::internal("an error without a reason"), |inner| *inner);
-    }
-    Error::internal(error)
+    error.downcast::<Error>().unwrap_or_else(Error::internal)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How many different values there are, about: HyperLogLog with 2,048 registers, which is off by
+//! How many different values there are, about: a `HyperLogLog` with 2,048 registers, which is off by
 //! two or three in a hundred. Of few values it counts nearly exactly.
 //!
 //! Must hold: the hash never changes, or sketches of old files could not be merged with new ones.
@@ -45,7 +45,8 @@ impl Distinct {
         let count = REGISTERS as f64;
         let sum: f64 = self.0.iter().map(|rank| f64::from(*rank).exp2().recip()).sum();
         let raw = 0.7213 / (1.0 + 1.079 / count) * count * count / sum;
-        let empty = self.0.iter().filter(|rank| **rank == 0).count();
+        let seen: usize = self.0.iter().map(|rank| usize::from(*rank > 0)).sum();
+        let empty = REGISTERS - seen;
         let estimate =
             if raw <= 2.5 * count && empty > 0 { count * (count / empty as f64).ln() } else { raw };
         estimate.round() as u64

@@ -1,10 +1,12 @@
 //! Datasets as sources of features, and training sets as datasets.
 
+use std::collections::BTreeMap;
+
 use falaj_base::Ctx;
 use falaj_catalog::Datasets;
 use falaj_catalog::dataset::NewDataset;
 use falaj_catalog::file::{FileFormat, Manner};
-use falaj_catalog::version::NewVersion;
+use falaj_catalog::version::{NewVersion, Which};
 use falaj_store::objects::Expected;
 use http::Method;
 use serde_json::{Value, json};
@@ -35,7 +37,7 @@ async fn put(world: &World, name: &str, csv: &'static str) {
     let (datasets, ctx, project) = (world.datasets(), Ctx::system("tester"), world.project().await);
     let new: NewDataset = serde_json::from_value(json!({ "name": name })).unwrap();
     drop(datasets.create(&ctx, &project, new).await);
-    let manner = Manner { format: FileFormat::Csv, delimiter: b',', types: Default::default() };
+    let manner = Manner { format: FileFormat::Csv, delimiter: b',', types: BTreeMap::new() };
     let content = futures::stream::iter([Ok(csv.into())]);
     let sent =
         datasets.send(&ctx, &project, name, manner, (content, Expected::default())).await.unwrap();
@@ -108,7 +110,7 @@ async fn a_training_set_becomes_a_version_of_a_dataset() {
         let (datasets, ctx, project) =
             (world.datasets(), Ctx::system("tester"), world.project().await);
         let datasets: Datasets = datasets;
-        let opened = datasets.open(&ctx, &project, "training", Default::default()).await.unwrap();
+        let opened = datasets.open(&ctx, &project, "training", Which::Latest).await.unwrap();
         let origin = opened.version.origin.clone().unwrap();
         assert_eq!(
             (origin.kind.as_str(), Value::from(origin.id)),

@@ -66,20 +66,25 @@ fn find(
     let mut found = Vec::with_capacity(rows.len());
     for row in &rows {
         let run: RunId = row.get("run")?;
-        if !models.contains_key(&run) {
+        let known = models.get(&run).cloned();
+        let made = if let Some(made) = known {
+            made
+        } else {
             let made = tx.query(
                 "SELECT DISTINCT model FROM run_model WHERE run = $1 AND direction = $2",
                 &params![run, OUT_OF],
             )?;
             let id = |row: &Row| Ok(row.get::<ModelId>("model")?.to_string());
-            models.insert(run, made.iter().map(id).collect::<Result<_>>()?);
-        }
+            let made = made.iter().map(id).collect::<Result<Vec<String>>>()?;
+            models.insert(run, made.clone());
+            made
+        };
         let experiment: ExperimentId = row.get("experiment")?;
         let used = DatasetUse {
             run: run.to_string(),
             experiment: experiment.to_string(),
             digest: row.get("digest")?,
-            models: models.get(&run).cloned().unwrap_or_default(),
+            models: made,
         };
         found.push((experiment, used));
     }
