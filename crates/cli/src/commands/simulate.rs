@@ -24,7 +24,7 @@ const DAY: f64 = 86_400_000.0;
 /// The trace is a CSV file, gzipped or not, with the columns `submit_s`, `duration_s`, `gpus` and `vc`
 /// (the tenant), and `priority` and `time_limit_s` if there are any. Jobs of up to a node's GPUs are placed on
 /// one node, larger ones on whole nodes. The policies: fifo, fifo-backfill (knows durations), srtf
-/// (an oracle), tiresias (as published), tiresias-calm (the same order with our exchange of jobs),
+/// (an oracle), tiresias (placing all anew at rounds), tiresias-calm (the same order with our exchange of jobs),
 /// las, drf, themis (an oracle), falaj (the default).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
