@@ -181,7 +181,7 @@ impl Features {
             view.form().keys().iter().map(|key| (key.name.to_string(), key.kind)).collect();
         blocking(move || {
             // Those of the least hashes, under keys of this time: a sample without repetition.
-            let hashes = RandomState::new();
+            let under = RandomState::new();
             let mut chosen: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
             history.stamps(&stop, |stamps| {
                 let columns = kinds.iter().zip(&stamps.keys).map(|((name, kind), column)| {
@@ -193,8 +193,10 @@ impl Features {
                     let values = columns.iter().map(|(column, kind)| value_in(column, row, *kind));
                     let values = values.collect::<Result<Vec<Value>>>()?;
                     let mut text = Vec::new();
-                    values.iter().for_each(|value| value.write_json(&mut text, Moments::Text));
-                    let mut hasher = hashes.build_hasher();
+                    for value in &values {
+                        value.write_json(&mut text, Moments::Text);
+                    }
+                    let mut hasher = under.build_hasher();
                     hasher.write(&text);
                     let hash = hasher.finish();
                     let greatest = chosen.last_key_value().map(|(hash, _)| *hash);

@@ -44,7 +44,7 @@ fn tables(path: &Path) -> std::result::Result<Registry, Box<dyn std::error::Erro
     let db = Connection::open_with_flags(path, flags)?;
     Ok(Registry {
         entities: messages(&db, "entities", "entity_proto", |it: &mut Entity, project| {
-            it.spec.iter_mut().for_each(|spec| spec.project = project.clone());
+            it.spec.iter_mut().for_each(|spec| spec.project.clone_from(&project));
         })?,
         data_sources: messages(
             &db,
@@ -55,7 +55,7 @@ fn tables(path: &Path) -> std::result::Result<Registry, Box<dyn std::error::Erro
             },
         )?,
         feature_views: messages(&db, "feature_views", VIEW, |it: &mut FeatureView, project| {
-            it.spec.iter_mut().for_each(|spec| spec.project = project.clone());
+            it.spec.iter_mut().for_each(|spec| spec.project.clone_from(&project));
         })?,
         stream_feature_views: messages(&db, "stream_feature_views", VIEW, in_project)?,
         on_demand_feature_views: messages(&db, "on_demand_feature_views", VIEW, in_project)?,
@@ -65,7 +65,7 @@ fn tables(path: &Path) -> std::result::Result<Registry, Box<dyn std::error::Erro
             "feature_services",
             "feature_service_proto",
             |it: &mut FeatureService, project| {
-                it.spec.iter_mut().for_each(|spec| spec.project = project.clone());
+                it.spec.iter_mut().for_each(|spec| spec.project.clone_from(&project));
             },
         )?,
         saved_datasets: messages(&db, "saved_datasets", "saved_dataset_proto", in_project)?,

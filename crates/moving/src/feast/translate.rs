@@ -443,7 +443,7 @@ mod tests {
                             .unwrap()
                             .field_mapping
                             .insert("a".into(), "b".into()),
-                    )
+                    );
                 },
                 "renames the column a",
             ),
