@@ -58,10 +58,7 @@ pub(crate) fn checked(source: &Source) -> Result<()> {
     let others = [
         ("object", source.object.as_ref().map(|it| it as &dyn Display)),
         ("batch", source.batch.as_ref().map(|it| it as _)),
-        (
-            "path",
-            source.path.as_ref().filter(|_| pathless(source.kind)).map(|it| it as _),
-        ),
+        ("path", source.path.as_ref().filter(|_| pathless(source.kind)).map(|it| it as _)),
     ];
     for (field, value) in others {
         if let Some(value) = value {

@@ -57,6 +57,7 @@ pub(super) enum Piece {
         /// A file that could change.
         file: Option<File>,
         /// A file that goes when nobody needs it any more.
+        #[allow(dead_code, reason = "held, not read: the file goes with it")]
         spool: Option<Arc<Spool>>,
     },
     /// What was pushed and was in no file when the work began. Should it be gathered meanwhile, it

@@ -22,8 +22,8 @@ use crate::Features;
 use crate::definition::ViewVersion;
 use crate::definition::form::{Origin, SourceForm, ViewForm};
 use crate::history::segment::Loose;
-use crate::transform::demand;
 use crate::history::{Position, segment};
+use crate::transform::demand;
 
 /// What was read of a source, for the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +40,7 @@ pub(crate) struct SourceRead {
 }
 
 /// What was found of a source.
+#[allow(clippy::large_enum_variant, reason = "most are rows")]
 pub(super) enum Found {
     /// A table at a version; its files follow.
     Version {

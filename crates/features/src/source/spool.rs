@@ -16,7 +16,7 @@ use super::blob::BlobRanges;
 use super::open::blocking;
 
 /// How often it is said that the file is still needed: well within any grace.
-const STILL: Duration = Duration::from_secs(60);
+const STILL: Duration = Duration::from_mins(1);
 
 /// A file that goes away with this. After a crash it goes away as an upload that failed.
 #[derive(Debug)]

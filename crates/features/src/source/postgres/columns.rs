@@ -3,11 +3,11 @@
 use std::error::Error as StdError;
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
 use arrow_array::builder::{
     BinaryBuilder, BooleanBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder,
     Int64Builder, ListBuilder, StringBuilder, TimestampMicrosecondBuilder,
 };
-use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use falaj_base::{Error, Result};
 use tokio_postgres::types::{FromSql, Kind, Type};

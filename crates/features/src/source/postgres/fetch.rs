@@ -53,7 +53,8 @@ pub(super) async fn all(
             if bytes >= BYTES || rows.len() >= ROWS as usize {
                 let made = batch(&rows, first)?;
                 first += rows.len() as u64;
-                (bytes, _) = (0, rows.clear());
+                bytes = 0;
+                rows.clear();
                 if give.send(Ok(made)).await.is_err() {
                     // Whoever stores has failed, and says why.
                     return Ok(());
