@@ -20,6 +20,7 @@
 pub mod backup;
 pub mod config;
 pub mod data_dir;
+mod dataset_runs;
 pub mod edge;
 pub mod events;
 mod first_start;

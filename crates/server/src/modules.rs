@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 
 use crate::backup::{self, Backups};
 use crate::config::Config;
+use crate::dataset_runs::DatasetRuns;
 use crate::events::{self, Events};
 use crate::http;
 use crate::objects::{self, ObjectService};
@@ -39,6 +40,7 @@ pub fn migrations() -> Vec<ModuleMigrations> {
         ("registry", falaj_registry::MIGRATIONS),
         ("traces", falaj_traces::MIGRATIONS),
         ("serving", falaj_serving::MIGRATIONS),
+        ("catalog", falaj_catalog::MIGRATIONS),
         ("features", falaj_features::MIGRATIONS),
     ]);
     all
@@ -62,6 +64,7 @@ pub fn actions() -> Vec<&'static Action> {
         falaj_traces::ACTIONS,
         falaj_serving::ACTIONS,
         falaj_serving::predictions::ACTIONS,
+        falaj_catalog::ACTIONS,
         falaj_features::ACTIONS,
         backup::ACTIONS,
     ]
@@ -90,6 +93,7 @@ pub fn modules(services: &Services, config: &Config) -> Vec<Module> {
         falaj_traces::module(&services.traces, &services.places),
         falaj_graphql::module(&services.registry, &services.places),
         falaj_serving::module(&services.serving, &services.places),
+        falaj_catalog::module(&services.datasets, &services.places),
         falaj_features::module(&services.features, &services.places),
         the_backup(services, config),
     ]
@@ -143,6 +147,8 @@ fn the_objects(s: &Services) -> Module {
     let reads = s.audit.reads().clone();
     let service = ObjectService::new(s.db.clone(), s.objects.clone(), s.tenancy.clone(), reads);
     s.features.connect(s.tenancy.clone(), Arc::new(service.clone()));
+    s.features.connect_datasets(s.datasets.clone());
+    s.features.connect_runs(Arc::new(DatasetRuns(s.tracking.clone())));
     let module = Module::new("objects").actions(objects::ACTIONS);
     with_workers(module.routes(objects::routes(Arc::new(service))), s.objects.workers())
 }
