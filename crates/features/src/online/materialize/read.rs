@@ -118,14 +118,7 @@ mod tests {
 
     fn part(name: &str, sha256: Option<&str>, rows: u64) -> SourceRead {
         let sha256 = sha256.map(ToOwned::to_owned);
-        SourceRead {
-            view: "v".to_owned(),
-            name: name.to_owned(),
-            version: None,
-            version: None,
-            sha256,
-            rows,
-        }
+        SourceRead { view: "v".to_owned(), name: name.to_owned(), version: None, sha256, rows }
     }
 
     #[test]
