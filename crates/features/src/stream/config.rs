@@ -56,8 +56,8 @@ pub(crate) fn stream_of<'a>(
         stream.tenant == project.tenant
             && stream.project.as_ref().is_none_or(|only| *only == project.name)
     });
-    let named = ours.clone().filter(|stream| stream.name == *name);
-    named.max_by_key(|stream| stream.project.is_some()).ok_or_else(|| {
+    let so_called = ours.clone().filter(|stream| stream.name == *name);
+    so_called.max_by_key(|stream| stream.project.is_some()).ok_or_else(|| {
         let names: Vec<_> = ours.map(|stream| stream.name.as_str()).collect();
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let allowed = format!("a stream of the project (`features.streams`: {names})");

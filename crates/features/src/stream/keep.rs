@@ -72,7 +72,7 @@ fn is_theirs(error: &Error) -> bool {
 
 fn take_some(to: ToTake<'_>, count: usize, config: &FeaturesConfig) -> Result<Taken> {
     let mut step = begun(to, count);
-    let (mut bad, mut stop) = (Vec::new(), None);
+    let (mut bad, mut before) = (Vec::new(), None);
     let mut gathered = to.mapping.gather();
     for (place, record) in to.records[..count].iter().enumerate() {
         match gathered.take(record, to.now) {
@@ -81,7 +81,7 @@ fn take_some(to: ToTake<'_>, count: usize, config: &FeaturesConfig) -> Result<Ta
             Outcome::Bad(reason) if to.on_bad == OnBad::Refuse => {
                 step.next = record.offset;
                 step.lag = step.lag.saturating_add_unsigned((count - place) as u64);
-                stop = Some((record.offset, reason));
+                before = Some((record.offset, reason));
                 break;
             }
             Outcome::Bad(reason) => {
@@ -98,7 +98,7 @@ fn take_some(to: ToTake<'_>, count: usize, config: &FeaturesConfig) -> Result<Ta
             loads.push(Load { view: view.clone(), shape: shape.clone(), rows });
         }
     }
-    Ok(Taken { step, loads, bad, stop })
+    Ok(Taken { step, loads, bad, stop: before })
 }
 
 /// A step over some records, before any of them was looked at.
@@ -133,7 +133,7 @@ fn aside(record: &Record, reason: String, config: &FeaturesConfig) -> BadRecord 
     BadRecord {
         offset: record.offset,
         reason,
-        size: value.map_or(0, |value| value.len()),
+        size: value.map_or(0, bytes::Bytes::len),
         record: value.map(|value| value[..value.len().min(most)].to_vec()),
     }
 }

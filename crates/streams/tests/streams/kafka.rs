@@ -29,7 +29,8 @@ async fn partitions_are_read_from_their_leaders() {
     let broker = Broker::new(&config(StreamKind::Kafka, &kafka.servers)).unwrap();
     assert_eq!(broker.partitions(&topic("rides")).await.unwrap(), partitions);
     for part in 0..partitions {
-        let values = numbered(part as usize * 100..part as usize * 100 + 100);
+        let first = usize::try_from(part).unwrap() * 100;
+        let values = numbered(first..first + 100);
         kafka.produce("rides", part, "none", &values);
         let mut reader = broker.reader(&topic("rides"), part);
         let mut at = 0;

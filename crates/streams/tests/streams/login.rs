@@ -25,10 +25,11 @@ async fn broker(mechanism: Mechanism, tls: Option<TlsAcceptor>) -> u16 {
         while let Ok((tcp, _)) = listener.accept().await {
             match &tls {
                 None => drop(answer(tcp, mechanism).await),
-                Some(tls) => match tls.accept(tcp).await {
-                    Ok(secure) => drop(answer(secure, mechanism).await),
-                    Err(_) => continue,
-                },
+                Some(tls) => {
+                    if let Ok(secure) = tls.accept(tcp).await {
+                        drop(answer(secure, mechanism).await);
+                    }
+                }
             }
         }
     });
@@ -64,18 +65,15 @@ async fn answer<T: AsyncRead + AsyncWrite + Unpin>(
                     Mechanism::Plain => (said == format!("\0ada\0{PASSWORD}")).then(String::new),
                     _ => scram(mechanism, &mut first, &said),
                 };
-                match answer {
-                    Some(answer) => {
-                        reply.extend([0, 0, 0xff, 0xff]);
-                        reply.extend(i32::try_from(answer.len()).unwrap().to_be_bytes());
-                        reply.extend(answer.into_bytes());
-                    }
-                    None => {
-                        reply.extend(58_i16.to_be_bytes());
-                        reply.extend([0, 5]);
-                        reply.extend(b"wrong");
-                        reply.extend([0, 0, 0, 0]);
-                    }
+                if let Some(answer) = answer {
+                    reply.extend([0, 0, 0xff, 0xff]);
+                    reply.extend(i32::try_from(answer.len()).unwrap().to_be_bytes());
+                    reply.extend(answer.into_bytes());
+                } else {
+                    reply.extend(58_i16.to_be_bytes());
+                    reply.extend([0, 5]);
+                    reply.extend(b"wrong");
+                    reply.extend([0, 0, 0, 0]);
                 }
             }
             3 => {

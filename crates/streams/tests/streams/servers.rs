@@ -189,7 +189,7 @@ pub(crate) async fn publish(context: &Context, subject: &str, values: &[String])
 /// Either of them, with one topic.
 pub(crate) enum Server {
     Kafka(Kafka),
-    Nats(Nats, Context),
+    Nats { _server: Nats, context: Context },
 }
 
 impl Server {
@@ -203,13 +203,13 @@ impl Server {
             Broker::new(&config(StreamKind::Nats, &nats.address())).unwrap(),
         ];
         let [one, other] = brokers;
-        [(Self::Kafka(kafka), one), (Self::Nats(nats, context), other)]
+        [(Self::Kafka(kafka), one), (Self::Nats { _server: nats, context }, other)]
     }
 
     pub(crate) async fn produce(&mut self, topic: &str, values: &[String]) {
         match self {
             Self::Kafka(kafka) => kafka.produce(topic, 0, "none", values),
-            Self::Nats(_, context) => publish(context, &format!("{topic}.all"), values).await,
+            Self::Nats { context, .. } => publish(context, &format!("{topic}.all"), values).await,
         }
     }
 }
