@@ -63,7 +63,7 @@ fn job(id: u64) -> JobSpec {
     let mut spec = JobSpec::plain(id, queue, gpus);
     spec.per_node.cpu = 1000 * u32::from(gpus);
     spec.per_node.memory = 8192 * u32::from(gpus);
-    if mix / 1024 % 50 == 0 {
+    if (mix / 1024).is_multiple_of(50) {
         spec.nodes = Width::exactly(2 + (mix % 3) as u16);
     }
     spec

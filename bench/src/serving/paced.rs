@@ -186,10 +186,10 @@ impl<'a> Client<'a> {
         let Some(reply) = parse(&lane.buffer)? else { return Ok(()) };
         let done = self.began.elapsed();
         match reply.status {
-            200 => self.paced.answered.push((done - lane.due).as_secs_f64()),
+            200 => self.paced.answered.push(done.saturating_sub(lane.due).as_secs_f64()),
             429 | 503 => {
                 ensure!(reply.says_when, "a refusal that does not say when to come again");
-                self.paced.refused.push((done - lane.sent).as_secs_f64());
+                self.paced.refused.push(done.saturating_sub(lane.sent).as_secs_f64());
             }
             other => {
                 let shown = String::from_utf8_lossy(&lane.buffer[reply.body.0..reply.body.1]);

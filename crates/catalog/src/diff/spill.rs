@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     fn record(number: u8) -> Record {
-        Record { key: [number % 7; 16], row: [number; 16], newer: number % 2 == 0 }
+        Record { key: [number % 7; 16], row: [number; 16], newer: number.is_multiple_of(2) }
     }
 
     proptest! {

@@ -224,7 +224,9 @@ mod tests {
             (&["-0"], Kind::Float64),
         ] {
             let mut guess = Guess::default();
-            texts.iter().for_each(|text| guess.see(text, false));
+            for text in texts {
+                guess.see(text, false);
+            }
             assert_eq!(guess.kind(), kind, "{texts:?}");
             let mut builder = Builder::new(kind);
             assert!(texts.iter().all(|text| builder.add(text, false)), "{texts:?}");

@@ -141,7 +141,9 @@ mod tests {
             parts[place % 7].add(value);
         }
         let mut whole = Quantiles::default();
-        parts.iter().for_each(|part| whole.merge(part));
+        for part in &parts {
+            whole.merge(part);
+        }
         let weight: u64 =
             whole.levels.iter().enumerate().map(|(at, it)| (it.len() as u64) << at).sum();
         assert_eq!(weight, 50_000);

@@ -1,5 +1,6 @@
 //! Taking files in.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array};
@@ -40,7 +41,7 @@ async fn files_of_many_pieces_are_read_within_bounds() {
         world.create("long", &[]).await;
         let mut csv = String::from("id,text\n");
         for id in 0..40_000 {
-            csv.push_str(&format!("{id},\"row, number {id}\"\n"));
+            writeln!(csv, "{id},\"row, number {id}\"").unwrap();
         }
         let sent = ok(world.raw("/long/files?format=csv", csv).await);
         assert_eq!(sent["rows"], 40_000);

@@ -47,7 +47,7 @@ pub(crate) fn config() -> DatasetsConfig {
         max_tags: 3,
         // Some records fit, so that every comparison spills.
         diff_memory: ByteSize::from_bytes(200),
-        diff_wait: HumanDuration::new(Duration::from_secs(60)),
+        diff_wait: HumanDuration::new(Duration::from_mins(1)),
         ..DatasetsConfig::default()
     }
 }

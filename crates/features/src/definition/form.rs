@@ -71,6 +71,7 @@ impl std::fmt::Display for Noun {
 /// What a version freezes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[allow(clippy::large_enum_variant, reason = "most of them are views")]
 pub enum Form {
     Entity(EntityForm),
     Source(SourceForm),

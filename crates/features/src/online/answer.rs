@@ -139,13 +139,12 @@ impl Features {
             }
             let (asked, places) = keys_of(&picked, &keys, count)?;
             let found = read_some(store, &asked, &mut left, most).await?;
-            let found = match picked.shape.windows() {
-                None => found,
-                Some(_) => {
-                    let beside: Vec<_> = asked.iter().map(Key::beside).collect();
-                    let beside = read_some(store, &beside, &mut left, most).await?;
-                    windows_now(&picked.shape, found, beside, now).await?
-                }
+            let found = if picked.shape.windows().is_some() {
+                let beside: Vec<_> = asked.iter().map(Key::beside).collect();
+                let beside = read_some(store, &beside, &mut left, most).await?;
+                windows_now(&picked.shape, found, beside, now).await?
+            } else {
+                found
             };
             let rows = places.into_iter().map(|place| found[place?].clone()).collect();
             views.push(ViewAnswer { picked, rows });

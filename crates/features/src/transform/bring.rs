@@ -116,8 +116,8 @@ fn one_turn(
             }
             let key = key(shape, &made.batch, row)?;
             // Shares are ranges of hashes: each of them is two of half its size.
-            let share = (u128::from(hash::of(key.bytes())) * u128::from(turns)) >> 64;
-            if share != u128::from(turn) {
+            let whose = (u128::from(hash::of(key.bytes())) * u128::from(turns)) >> 64;
+            if whose != u128::from(turn) {
                 return Ok(());
             }
             let known = key.bytes().len() + ENTITY;

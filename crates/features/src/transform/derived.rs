@@ -76,16 +76,16 @@ impl Derived {
         let gone = || Error::internal("something that a view is computed from is gone");
         let column = |input: &InputForm| {
             let place = self.demand.inputs.iter().position(|known| known == input);
-            match place.and_then(|place| self.places[place]) {
-                Some((side, column)) => {
-                    joined.get(side).and_then(|side| side.get(column)).cloned().ok_or_else(gone)
-                }
-                None => {
-                    let name = input.column.name.as_str();
-                    let column = moments.column_by_name(name).ok_or_else(gone)?;
-                    fit(&format!("moments.{name}"), column, &schema::arrow(input.column.kind))
-                }
+            if let Some((side, column)) = place.and_then(|place| self.places[place]) {
+                return joined
+                    .get(side)
+                    .and_then(|side| side.get(column))
+                    .cloned()
+                    .ok_or_else(gone);
             }
+            let name = input.column.name.as_str();
+            let column = moments.column_by_name(name).ok_or_else(gone)?;
+            fit(&format!("moments.{name}"), column, &schema::arrow(input.column.kind))
         };
         let columns = self.demand.run(column, moments.num_rows()).map_err(|error| {
             let text = format!("the feature view {}: {}", self.view.name, error.message());

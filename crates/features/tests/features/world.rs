@@ -126,6 +126,7 @@ impl World {
         self.db.write(move |tx: &mut Tx<'_>| tx.execute(sql, &[])).await.unwrap();
     }
 
+    #[allow(dead_code, reason = "only some of the suites that share this world ask for it")]
     pub(crate) fn datasets(&self) -> Datasets {
         self.datasets.clone()
     }

@@ -35,10 +35,14 @@ fn remove(path: &str) -> Value {
     json!({"remove": {"path": path, "deletionTimestamp": 1, "dataChange": true}})
 }
 
+/// Actions as a log has them.
+fn lines(actions: &[Value]) -> String {
+    actions.iter().fold(String::new(), |lines, action| lines + &action.to_string() + "\n")
+}
+
 impl World {
     fn commit(&self, version: u64, actions: &[Value]) {
-        let lines: String = actions.iter().map(|action| format!("{action}\n")).collect();
-        self.text(&format!("t/_delta_log/{version:020}.json"), &lines);
+        self.text(&format!("t/_delta_log/{version:020}.json"), &lines(actions));
     }
 
     fn at(&self, pin: Pin) -> Result<Snapshot> {
@@ -151,9 +155,6 @@ fn z85(bytes: &[u8]) -> String {
 fn hostile_tables_are_refused_by_name() {
     let deep = format!("{}1{}", "[".repeat(500), "]".repeat(500));
     let many: Vec<Value> = (0..20_000).map(|n| field(&format!("c{n}"), "long")).collect();
-    let lines = |actions: &[Value]| -> String {
-        actions.iter().map(|action| format!("{action}\n")).collect()
-    };
     let reader = |version: i64, features: &[&str]| {
         json!({"protocol": {"minReaderVersion": version, "minWriterVersion": 7,
             "readerFeatures": features, "writerFeatures": features}})

@@ -83,10 +83,7 @@ impl Push {
             sent += kept["rows"].as_u64().unwrap_or(0);
             placed += kept["placed"].as_u64().unwrap_or(0);
             version = kept["version"].clone();
-            ticker.tick(|| match total {
-                Some(total) => format!("{sent} of {total} rows"),
-                None => format!("{sent} rows"),
-            });
+            ticker.tick(|| format!("{sent} of {total} rows"));
         }
         ticker.clear();
         let done = json!({ "view": self.view, "version": version, "rows": sent, "placed": placed });

@@ -37,10 +37,10 @@ pub(super) enum Rows {
 
 impl Rows {
     /// How many there are.
-    pub(super) fn total(&self) -> Option<u64> {
+    pub(super) fn total(&self) -> u64 {
         match self {
-            Self::Whole { rows, .. } => Some(*rows as u64),
-            Self::Parquet { rows, .. } => Some(*rows),
+            Self::Whole { rows, .. } => *rows as u64,
+            Self::Parquet { rows, .. } => *rows,
         }
     }
 }
@@ -167,8 +167,8 @@ fn of_csv(text: &str, kinds: &Columns) -> Result<Vec<(String, Vec<Value>)>> {
         names.into_iter().map(|(name, _)| (name, Vec::new())).collect();
     for (place, row) in rows.enumerate() {
         if row.len() != columns.len() {
-            let (line, found, named) = (place + 2, row.len(), columns.len());
-            let text = format!("row {line} has {found} fields, the first line names {named}");
+            let (line, found, wanted) = (place + 2, row.len(), columns.len());
+            let text = format!("row {line} has {found} fields, the first line names {wanted}");
             return Err(Failure::usage(text));
         }
         for ((name, values), (field, quoted)) in columns.iter_mut().zip(row) {

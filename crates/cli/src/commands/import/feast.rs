@@ -25,9 +25,9 @@ pub(crate) struct Feast {
     /// The registry: a file of protobuf, or a SQLite database.
     registry: PathBuf,
     /// Which of Feast's projects; the only one if absent.
-    #[arg(long, value_name = "NAME")]
-    feast_project: Option<String>,
-    /// The folder that relative paths begin at; by default the one with feature_store.yaml.
+    #[arg(long = "feast-project", value_name = "NAME")]
+    of: Option<String>,
+    /// The folder that relative paths begin at; by default the one with `feature_store.yaml`.
     #[arg(long, value_name = "FOLDER")]
     repo: Option<PathBuf>,
     /// Which of the server's source roots a folder is: `lake=/srv/lake`. May be given several times.
@@ -56,7 +56,7 @@ impl Feast {
         // Which objects are to be sent, and from where.
         let sent = RefCell::new(BTreeMap::new());
         let place = |uri: &str, table: bool| self.find(uri, table, &repo, &roots, &sent);
-        let reading = Reading { project: self.feast_project.as_deref(), place: &place };
+        let reading = Reading { project: self.of.as_deref(), place: &place };
         let found = translate(&self.registry, &reading)
             .map_err(|error| Failure::failed(error.to_string()))?;
         let text = toml::to_string_pretty(&found.definitions)
