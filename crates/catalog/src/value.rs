@@ -65,7 +65,7 @@ impl Column {
             | DataType::FixedSizeBinary(_) => {
                 Self::Bytes(to(&DataType::LargeBinary)?.as_binary::<i64>().clone())
             }
-            DataType::Timestamp(unit, _) => {
+            DataType::Timestamp(unit, zone) => {
                 let nanos = match unit {
                     TimeUnit::Second => 1_000_000_000,
                     TimeUnit::Millisecond => 1_000_000,
@@ -73,7 +73,11 @@ impl Column {
                     TimeUnit::Nanosecond => 1,
                 };
                 let raw = to(&DataType::Int64)?.as_primitive::<Int64Type>().clone();
-                Self::Time(raw, nanos, array.clone())
+                // Zones are not known here by their names; a moment is the same in each of them.
+                let zone = zone.as_ref().map(|_| "+00:00".into());
+                let shown =
+                    cast(&raw, &DataType::Timestamp(*unit, zone)).map_err(Error::internal)?;
+                Self::Time(raw, nanos, shown)
             }
             DataType::Dictionary(_, inner) => return Self::new(&to(inner)?),
             DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {

@@ -230,7 +230,11 @@ impl Rows<'_, '_> {
             }
             self.tx.make_schema_table()?;
         }
-        let plain = |name: &String| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        let plain = |name: &String| {
+            let letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+            name.bytes().next().is_some_and(letter)
+                && name.bytes().all(|byte| letter(byte) || byte.is_ascii_digit())
+        };
         if !plain(&table.name) || !table.columns.iter().all(plain) {
             return Err(damaged("a name in its schema"));
         }
