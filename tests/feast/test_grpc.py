@@ -48,10 +48,11 @@ SERVICE = "/falaj.features.v1.FeatureService"
 @pytest.fixture(scope="module")
 def messages(tmp_path_factory):
     out = tmp_path_factory.mktemp("proto")
-    file = PROTO / "falaj/features/v1/features.proto"
-    assert protoc.main(["protoc", f"-I{PROTO}", f"--python_out={out}", str(file)]) == 0
+    # By its own name: `falaj` is the package of the SDK, which other tests have loaded.
+    folder = PROTO / "falaj" / "features" / "v1"
+    assert protoc.main(["protoc", f"-I{folder}", f"--python_out={out}", str(folder / "features.proto")]) == 0
     sys.path.insert(0, str(out))
-    return importlib.import_module("falaj.features.v1.features_pb2")
+    return importlib.import_module("features_pb2")
 
 
 @pytest.fixture(scope="module", params=ENGINES)
