@@ -63,7 +63,7 @@ test-e2e:
 test-mlflow:
 	@scripts/stage "stock MLflow client" $(CACHE)/mlflow-venv/bin/python -m pytest -q -W ignore \
 		tests/mlflow/test_stock_client.py tests/mlflow/test_stock_traces.py tests/mlflow/test_stock_evaluation.py \
-		tests/mlflow/test_moving.py tests/mlflow/test_sync.py tests/mlflow/test_models.py tests/mlflow/test_predict.py \
+		tests/mlflow/test_moving.py tests/mlflow/test_sync.py tests/mlflow/test_models.py tests/mlflow/test_predict.py tests/mlflow/test_jobs.py \
 		--target sqlite --target postgres
 
 # The stock clients of Triton and KServe. The two register the same protobuf names, hence two processes.

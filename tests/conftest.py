@@ -26,7 +26,9 @@ if not (_deltalake and _deltalake.origin):
 
 # A single address sends everything here, so the limits meant for strangers are set aside; the
 # tests of those limits start servers of their own.
-GENEROUS = {"FALAJ_IDENTITY_FAILURES_BURST": "1000000", "FALAJ_IDENTITY_FAILURES_PER_MINUTE": "1000000"}
+# Words that a machine made up are no commands to run here.
+GENEROUS = {"FALAJ_IDENTITY_FAILURES_BURST": "1000000", "FALAJ_IDENTITY_FAILURES_PER_MINUTE": "1000000",
+            "FALAJ_TRAINING_LOCAL_ENABLED": "false"}
 
 
 @pytest.fixture(scope="session")

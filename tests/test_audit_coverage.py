@@ -4,6 +4,7 @@ Two callers walk all routes of the document: a viewer of one tenant, whom most o
 administrator, whom they obey. A route that takes a body and is not in the table below fails the walk."""
 
 import json
+import time
 import uuid
 
 import pytest
@@ -77,6 +78,10 @@ BODIES = {
     ("post", "/write-to-online-store"): {"feature_view_name": "thing", "df": FEATURE_ROWS},
     ("post", "/materialize"): {"feature_views": ["thing"], "disable_event_timestamp": True},
     ("post", "/materialize-incremental"): {"feature_views": ["thing"], "end_ts": "2026-01-02T00:00:00Z"},
+    ("post", "/api/jobs"): {"name": "walked", "command": ["true"]},
+    ("post", "/api/jobs/{job_id}/cancel"): {},
+    ("post", "/api/jobs/{job_id}/report"): {"attempt": 1, "step": 1},
+    ("put", "/api/queues/{queue}"): {"quota": {"cpu": 1.0}},
     ("post", f"{PROJECT}/endpoints/{{name}}/outcomes"): {
         "outcomes": [{"prediction": "01999d2c-0000-7000-8000-00000000000a", "value": 1.0}]},
 }
@@ -125,7 +130,20 @@ def stage(tmp_path_factory):
     erased = admin.delete("/api/features/entities/thing/rows", json={"keys": {"key": 9}})
     assert (job.status_code, erased.status_code) == (202, 200), job.text + erased.text
     ids |= {"job": job.json()["id"], "erasure": erased.json()["id"]}
+    # It runs until it is cancelled, so that it can report.
+    trained = admin.post("/api/jobs", json={"name": "thing", "command": ["sleep", "600"],
+                                            "resources": {"cpu": 0.1, "memory": "16MiB"}})
+    assert trained.status_code == 200, trained.text
+    queued = admin.put("/api/queues/thing", json={"quota": {"cpu": 1.0}})
+    assert queued.status_code == 200, queued.text
+    ids |= {"job_id": trained.json()["id"], "queue": "thing"}
     yield server, admin, walker, ids
+    # Nothing of it outlives the server.
+    admin.post(f"/api/jobs/{ids['job_id']}/cancel", json={})
+    for _ in range(100):
+        if admin.get(f"/api/jobs/{ids['job_id']}").json().get("ended_at"):
+            break
+        time.sleep(0.1)
     server.stop()
 
 

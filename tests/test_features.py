@@ -101,6 +101,55 @@ def test_from_a_file_to_a_training_set(stage, tmp_path):
     assert again["digest"] == made["digest"] and again["id"] != made["id"]
 
 
+def test_a_view_leads_to_the_models_that_learned_from_it(stage, tmp_path):
+    server, admin = stage
+    file = tmp_path / "features.toml"
+    file.write_text(DRIVERS)
+    falaj(server, "apply", str(file))
+    asked = {"service": "ranking", "moments": MOMENTS, "full_feature_names": True}
+    made = admin.post(f"{API}/training-sets", json=asked).json()
+
+    def mlflow(path, body):
+        said = admin.post(f"/t/default/default/api/2.0/mlflow/{path}", json=body)
+        assert said.status_code == 200, said.text
+        return said.json()
+
+    experiment = mlflow("experiments/create", {"name": f"learning {made['id']}"})["experiment_id"]
+    run = mlflow("runs/create", {"experiment_id": experiment})["run"]["info"]["run_id"]
+    # MLflow keeps the first 36 characters of a digest.
+    dataset = {"name": "rides", "digest": made["digest"][:36], "source_type": "local", "source": made["id"]}
+    mlflow("runs/log-inputs", {"run_id": run, "datasets": [{"dataset": dataset}]})
+    name = f"ranker-{made['id']}"
+    mlflow("registered-models/create", {"name": name})
+    mlflow("model-versions/create", {"name": name, "source": f"runs:/{run}/model", "run_id": run})
+    down = admin.get(f"{API}/views/driver_stats/lineage").json()["down"]
+    (found,) = [it for it in down["runs"] if it["run_id"] == run]
+    assert found["versions"] == [{"name": name, "version": "1"}], down
+    assert run in json.dumps(falaj(server, "feature", "lineage", "driver_stats"))
+
+
+def test_what_is_erased_is_gone_from_what_was_made_of_it(stage, tmp_path):
+    server, admin = stage
+    file = tmp_path / "features.toml"
+    file.write_text(DRIVERS)
+    falaj(server, "apply", str(file))
+    body = {"service": "ranking", "moments": MOMENTS, "register": "rides", "name": "to be erased"}
+    made = admin.post(f"{API}/training-sets", json=body).json()
+    assert (made["state"], made["rows"]) == ("ready", 2), made
+    done = falaj(server, "feature", "erase", "driver", "--key", "driver_id=2", "--yes")
+    assert made["id"] in done["training_sets"] and done["datasets"] == ["rides"], done
+    said = falaj(server, "training-set", "download", made["id"], str(tmp_path / "x.parquet"), code=1)
+    assert "erased" in said, said
+    seen = falaj(server, "training-set", "show", made["id"])
+    assert falaj(server, "training-set", "show", seen["successor"])["rows"] == 1
+    log = falaj(server, "dataset", "log", "rides")
+    assert [it["made_by"] for it in log] == ["erase", "put"] and log[1]["removed_at"], log
+    # Counts, and no values, of what both stores said.
+    falaj(server, "feature", "check", "driver_stats")
+    last = falaj(server, "feature", "check", "driver_stats", "--last")
+    assert last["result"]["mismatches"] == 0, last
+
+
 def test_what_is_wrong_is_named(stage, tmp_path):
     server, admin = stage
     file = tmp_path / "wrong.toml"

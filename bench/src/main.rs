@@ -4,6 +4,7 @@
 
 mod commit;
 mod decision;
+mod executor;
 mod features;
 mod object;
 mod process;
@@ -34,6 +35,7 @@ enum Part {
     Serving,
     Features,
     Scheduler,
+    Executor,
 }
 
 /// Measures speed, as ratios within one run.
@@ -100,6 +102,7 @@ async fn measure(arguments: Arguments) -> Result<usize> {
             Part::Scale => tracking::scale(&mut report, &tracking).await?,
             Part::Serving => serving::measure(&mut report, &serving).await?,
             Part::Scheduler => scheduler::measure(&mut report)?,
+            Part::Executor => executor::measure(&mut report)?,
             Part::Features => features::measure(&mut report, &features).await?,
         }
     }

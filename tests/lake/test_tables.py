@@ -1,6 +1,7 @@
 """Tables that the stock libraries wrote, as sources of features: what they read is what training sets hold."""
 
 import datetime
+import decimal
 import hashlib
 import io
 import json
@@ -35,12 +36,16 @@ from server import Server  # noqa: E402
 START = datetime.datetime(2026, 3, 1, tzinfo=datetime.timezone.utc)
 TIME = pa.timestamp("us", "UTC")
 KINDS = {pa.int64(): "int64", pa.int32(): "int32", pa.float64(): "float64", pa.float32(): "float32",
-         pa.string(): "string", pa.bool_(): "bool", TIME: "timestamp"}
+         pa.string(): "string", pa.bool_(): "bool", TIME: "timestamp", pa.date32(): "date"}
 S3 = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
 
 
 def kind(of):
-    return f"list<{KINDS[of.value_type]}>" if pa.types.is_list(of) else KINDS[of]
+    if pa.types.is_list(of):
+        return f"list<{kind(of.value_type)}>"
+    if pa.types.is_decimal(of):
+        return f"decimal({of.precision},{of.scale})"
+    return KINDS[of]
 
 
 class Stage:
@@ -187,6 +192,68 @@ def of(made):
     versions = [it["version"] for it in made["manifest"]["sources"] if "version" in it]
     assert len(versions) == 1, made["manifest"]["sources"]
     return versions[0]
+
+
+# Days and decimals, wherever they lie
+
+
+def exact(first, count):
+    """Rows with a day and two decimals, one of them of more digits than a float has."""
+    keys = range(first, first + count)
+    money = [None if key % 7 == 0 else decimal.Decimal(key * 1001 - 5000).scaleb(-2) for key in keys]
+    large = [decimal.Decimal(10**20 + key).scaleb(-10) * (-1) ** key for key in keys]
+    born = [None if key % 5 == 0 else datetime.date(1970, 1, 1) + datetime.timedelta(days=key * 100 - 900)
+            for key in keys]
+    return drivers(first, count, money=pa.array(money, pa.decimal128(12, 2)),
+                   large=pa.array(large, pa.decimal128(30, 10)), born=pa.array(born, pa.date32()))
+
+
+def test_days_and_decimals_of_delta(stage):
+    folder = stage.lake / "delta" / "exact"
+    write_deltalake(str(folder), exact(0, 20))
+    write_deltalake(str(folder), exact(20, 20), mode="append")
+    stage.check({"kind": "delta", "path": "lake/delta/exact"}, exact(0, 40))
+    # As values of partitions, which are texts; the library cannot write those of negative decimals.
+    folder = stage.lake / "delta" / "exact-parts"
+    write_deltalake(str(folder), exact(5, 15), partition_by=["money", "born"])
+    stage.check({"kind": "delta", "path": "lake/delta/exact-parts"}, exact(5, 15))
+    # A view with fewer digits would have to round; one with more does not.
+    few = exact(0, 1).set_column(4, "money", pa.array([None], pa.decimal128(12, 1)))
+    stage.refused({"kind": "delta", "path": "lake/delta/exact"}, few, "money", "Decimal128(12, 2)")
+    more = exact(0, 40)
+    more = more.set_column(4, "money", more["money"].cast(pa.decimal128(20, 6)))
+    stage.check({"kind": "delta", "path": "lake/delta/exact"}, more)
+
+
+def test_days_and_decimals_of_iceberg(stage, tmp_path):
+    catalog = SqlCatalog("exact", uri=f"sqlite:///{tmp_path}/exact.db", warehouse=f"file://{stage.lake}/exact")
+    catalog.create_namespace("n")
+    table = catalog.create_table("n.money", schema=exact(0, 1).schema)
+    table.append(exact(0, 20))
+    table.append(exact(20, 20))
+    path = pathlib.Path(table.location().removeprefix("file://")).relative_to(stage.lake)
+    stage.check({"kind": "iceberg", "path": f"lake/{path}"}, exact(0, 40))
+
+
+def test_days_and_decimals_of_postgresql(stage):
+    stage.sql("""
+CREATE TABLE exact (driver_id bigint, at timestamptz, trips bigint, rate float8, money numeric(12, 2),
+                    large numeric, born date);
+""")
+    for row in exact(0, 40).to_pylist():
+        money = "NULL" if row["money"] is None else row["money"]
+        born = "NULL" if row["born"] is None else f"'{row['born']}'"
+        stage.sql(f"INSERT INTO exact VALUES ({row['driver_id']}, '{row['at'].isoformat()}', {row['trips']}, "
+                  f"{row['rate']!r}, {money}, {row['large']}, {born})")
+    base = {"kind": "postgres", "database": "warehouse"}
+    stage.check(base | {"table": "exact"}, exact(0, 40))
+    few = exact(0, 1).set_column(5, "large", pa.array([None], pa.decimal128(30, 9)))
+    made = stage.made(base | {"table": "exact"}, few, [1], [START + datetime.timedelta(hours=1)])
+    assert made["state"] == "failed" and "large" in made["error"] and "more digits" in made["error"], made
+    nan = "select driver_id, at, trips, rate, money, 'NaN'::numeric as large, born from exact"
+    stage.refused(base | {"query": nan}, exact(0, 1), "large", "no number")
+    endless = "select driver_id, at, trips, rate, money, large, 'infinity'::date as born from exact"
+    stage.refused(base | {"query": endless}, exact(0, 1), "born", "without an end")
 
 
 # Delta

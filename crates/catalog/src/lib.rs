@@ -7,6 +7,7 @@
 //! | [`version`] | lists of files that never change: put, append, tag, roll back, read |
 //! | [`diff`] | what differs between two versions |
 //! | [`statistics`] | what the values of columns are like, mergeable |
+//! | [`register`], [`replace`] | files that another domain made, and had to take away again |
 //! | [`blob`], [`pipe`] | blobs read as files, and written by threads |
 //!
 //! Must hold:
@@ -23,9 +24,9 @@ pub mod dataset;
 pub mod diff;
 pub mod file;
 pub mod name;
-pub mod pages;
 pub mod pipe;
 pub mod register;
+pub mod replace;
 pub mod statistics;
 mod value;
 pub mod version;

@@ -73,12 +73,13 @@ impl Datasets {
         // How it is classified was asked for with it.
         self.may_register(ctx, project, &name, &BTreeSet::new()).await?;
         let (columns, profile) = self.looked_through(project, file).await?;
-        let statistics = self.store_bytes(project, profile.to_bytes()?).await?;
+        let rows = profile.rows();
+        let statistics = self.store_profile(project, profile).await?;
         Ok(Registration {
             project: project.clone(),
             name,
             columns,
-            rows: profile.rows(),
+            rows,
             size: file.size,
             sha256: hex(&file.sha256),
             statistics,

@@ -17,6 +17,7 @@ use serde_json::Value;
 mod connect;
 mod problem;
 mod retry;
+mod send;
 
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ mod tests;
 use crate::exit::{Failure, Result};
 use crate::output::Output;
 use retry::Verdict;
+pub(crate) use send::send_file;
 
 /// Where the server is when nothing says otherwise.
 pub(crate) const DEFAULT_URL: &str = "http://127.0.0.1:7470";

@@ -6,6 +6,7 @@ pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod cost;
 pub(crate) mod dataset;
 pub(crate) mod deploy;
 pub(crate) mod doctor;
@@ -20,13 +21,16 @@ pub(crate) mod gc;
 pub(crate) mod hold;
 pub(crate) mod import;
 pub(crate) mod init;
+pub(crate) mod job;
 pub(crate) mod key;
 pub(crate) mod login;
 pub(crate) mod model;
 pub(crate) mod object;
 pub(crate) mod policy;
+pub(crate) mod pool;
 pub(crate) mod predict;
 pub(crate) mod project;
+pub(crate) mod queue;
 pub(crate) mod restore;
 pub(crate) mod retention;
 pub(crate) mod role;
@@ -34,10 +38,12 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod serve_edge;
 pub(crate) mod service_account;
+pub(crate) mod shim;
 pub(crate) mod simulate;
 pub(crate) mod sync;
 pub(crate) mod tenant;
 pub(crate) mod token;
+pub(crate) mod train;
 pub(crate) mod training_set;
 pub(crate) mod user;
 pub(crate) mod version;
@@ -89,6 +95,11 @@ pub(crate) async fn run(command: Command, ctx: &Context) -> Result<()> {
         Command::Endpoint(command) => command.run(ctx).await,
         Command::Engine(command) => command.run(ctx).await,
         Command::Predict(command) => command.run(ctx).await,
+        Command::Train(command) => command.run(ctx).await,
+        Command::Job(command) => command.run(ctx).await,
+        Command::Queue(command) => command.run(ctx).await,
+        Command::Pool(command) => command.run(ctx).await,
+        Command::Cost(command) => command.run(ctx).await,
         Command::Simulate(command) => command.run(ctx),
         Command::Import(command) => command.run(ctx).await,
         Command::Sync(command) => command.run(ctx).await,

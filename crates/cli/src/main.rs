@@ -37,6 +37,9 @@ use exit::{Exit, Failure, Result};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if let Some(code) = commands::shim::asked() {
+        return code;
+    }
     let parsed = guide::command().try_get_matches().and_then(|m| Cli::from_arg_matches(&m));
     let cli = match parsed {
         Ok(cli) => cli,

@@ -36,7 +36,6 @@ pub mod knowledge;
 pub mod name;
 pub mod offline;
 pub mod online;
-mod pages;
 pub mod reference;
 pub mod schema;
 pub mod source;
@@ -82,6 +81,8 @@ pub static MIGRATIONS: &[Migration] = &[
     Migration { version: 9, name: "jobs", sql: online::materialize::SCHEMA },
     Migration { version: 10, name: "erasures", sql: erase::store::SCHEMA },
     Migration { version: 11, name: "knowledge", sql: knowledge::store::SCHEMA },
+    Migration { version: 12, name: "erased training sets", sql: training::store::ERASED },
+    Migration { version: 13, name: "comparisons of both stores", sql: knowledge::watch::SCHEMA },
 ];
 
 /// How far views were brought, before that was told of each store.
@@ -109,6 +110,7 @@ struct Inner {
     training: training::Signals,
     streams: Streams,
     ages: knowledge::metrics::Ages,
+    skews: knowledge::metrics::Skews,
     looking: knowledge::Looking,
     around: OnceLock<Around>,
     datasets: OnceLock<Datasets>,
@@ -161,6 +163,7 @@ impl Features {
             training,
             streams,
             ages: knowledge::metrics::Ages::default(),
+            skews: knowledge::metrics::Skews::default(),
             looking,
             around,
             datasets: OnceLock::new(),
@@ -203,6 +206,11 @@ impl Features {
     /// How fresh views were when they were last looked at.
     pub(crate) fn ages(&self) -> &knowledge::metrics::Ages {
         &self.0.ages
+    }
+
+    /// What was found when both stores of views were last compared.
+    pub(crate) fn skews(&self) -> &knowledge::metrics::Skews {
+        &self.0.skews
     }
 
     /// Tells who this server is among those that share the database: it reads streams from then on.
@@ -323,5 +331,6 @@ pub fn module(features: &Features, places: &Places) -> Module {
         .worker(online::materialize::worker(features))
         .worker(erase::worker(features))
         .worker(knowledge::freshness::watcher(features))
+        .worker(knowledge::watch::watcher(features))
         .worker(features.tally().worker("feature-tally"))
 }

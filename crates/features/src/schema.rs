@@ -32,6 +32,8 @@ fn single(scalar: Scalar) -> DataType {
         Scalar::String => DataType::Utf8,
         Scalar::Bytes => DataType::Binary,
         Scalar::Timestamp => moment(),
+        Scalar::Date => DataType::Date32,
+        Scalar::Decimal(of) => DataType::Decimal128(of.precision(), of.scale().cast_signed()),
     }
 }
 

@@ -8,6 +8,7 @@ use arrow_array::{Array, ArrayRef, ListArray};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, Fields, Schema, TimeUnit};
 use falaj_base::{Error, Result};
+use falaj_tables::decimal::named;
 
 /// The key under which Parquet's numbers of columns stand in an Arrow schema.
 const FIELD_ID: &str = "PARQUET:field_id";
@@ -32,7 +33,7 @@ pub(crate) enum At {
     },
 }
 
-/// A type that is known, but whose values are not read.
+/// A type that is known, but whose values are not read: structs, maps, and what this does not know.
 pub(crate) fn unread() -> DataType {
     DataType::Struct(Fields::empty())
 }
@@ -43,6 +44,11 @@ pub(crate) fn moment(zone: bool) -> DataType {
 
 pub(crate) fn list(element: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(element, true)))
+}
+
+/// `decimal(10,2)`.
+pub(crate) fn decimal(name: &str) -> Option<DataType> {
+    named(name).map(|(precision, scale)| DataType::Decimal128(precision, scale))
 }
 
 impl Column {

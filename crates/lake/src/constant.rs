@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, BinaryArray, BooleanArray, Date32Array, Float32Array, Float64Array, Int8Array,
-    Int16Array, Int32Array, Int64Array, StringArray, TimestampMicrosecondArray, UInt32Array,
-    new_null_array,
+    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array,
+    Int8Array, Int16Array, Int32Array, Int64Array, StringArray, TimestampMicrosecondArray,
+    UInt32Array, new_null_array,
 };
 use arrow_schema::{DataType, TimeUnit};
 use arrow_select::take::take;
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use falaj_base::{Error, Result};
+use falaj_tables::decimal::steps;
 
 /// The value a text stands for, as Delta writes those of partitions; none if it stands for no such
 /// value. A type whose values are not read has none.
@@ -42,6 +43,10 @@ pub(crate) fn of_text(kind: &DataType, text: Option<&str>) -> Option<ArrayRef> {
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
             let micros = TimestampMicrosecondArray::from(vec![micros(text)?]);
             Arc::new(micros.with_timezone_opt(zone.clone()))
+        }
+        DataType::Decimal128(precision, scale) => {
+            let steps = Decimal128Array::from(vec![steps(text, *precision, *scale)?]);
+            Arc::new(steps.with_precision_and_scale(*precision, *scale).ok()?)
         }
         _ => return None,
     })
@@ -117,6 +122,11 @@ mod tests {
             (DataType::Utf8, vec!["a b", "é"], vec![]),
             (DataType::Binary, vec!["\u{1}\u{ff}"], vec!["\u{100}"]),
             (DataType::Date32, vec!["2026-02-28"], vec!["2026-02-30", "28.2.2026"]),
+            (
+                DataType::Decimal128(5, 2),
+                vec!["12.50", "-0.01", "7", "999.99"],
+                vec!["12.505", "1000", "1e2", ".5", "--1", "x"],
+            ),
             (
                 moment(true),
                 vec!["2026-01-01 00:00:00", "2026-01-01 00:00:00.123456", "2026-01-01T00:00:00.5Z"],

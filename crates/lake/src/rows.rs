@@ -19,7 +19,8 @@ use crate::limits::Limits;
 use crate::place::File;
 use crate::snapshot::{DataFile, Snapshot};
 
-const READ: &str = "numbers, booleans, texts, bytes, dates, times and lists of them";
+const READ: &str =
+    "numbers, decimals, booleans, texts, bytes, dates, times and lists of them: no structs or maps";
 
 /// The rows of a file. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -272,7 +273,11 @@ impl Batches {
         let kind = &bound.column.kind;
         if *kind == unread() {
             let place = format!("{} in {}", bound.column.name, self.rows.name);
-            return Err(Error::invalid(place, "of a type that is not read", READ));
+            return Err(Error::invalid(
+                place,
+                "a struct, a map or something else that is nested",
+                READ,
+            ));
         }
         match &bound.from {
             From::File(name) => {

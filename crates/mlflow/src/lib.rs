@@ -9,6 +9,7 @@
 //!
 //! Not here: what an experiment or a model is (`tracking`, `registry`).
 
+pub mod asked;
 pub mod edge;
 pub mod error;
 pub mod filter;

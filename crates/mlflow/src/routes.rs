@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use axum::extract::{Path, Request};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::routing::{MethodFilter, MethodRouter};
 use axum::{Json, RequestExt};
 use falaj_base::{Action, Ctx, Error, Result, code};
-use falaj_web::{ConnectionLife, Endpoint, Ok200, Reply, Routes, problem_response};
+use falaj_web::{ConnectionLife, Endpoint, Ok200, Reply, Routes, handled, problem_response};
 use http::Method;
 use http::request::Parts;
 use schemars::JsonSchema;
@@ -146,7 +146,7 @@ impl<S: Send + Sync + 'static> Api<S> {
                 reply(result.await)
             }
         };
-        let handler = on(filter, call);
+        let handler = handled(filter, call);
         self.routes = if method == Method::GET {
             self.routes.described::<P, B, (), Ok200<R>>(method, path, action, summary, handler)
         } else {
@@ -231,7 +231,7 @@ impl<S: Send + Sync + 'static> Api<S> {
                 result.await.unwrap_or_else(|error| problem_response(&error))
             }
         };
-        on(filter, call)
+        handled(filter, call)
     }
 
     fn answer<B, R, H, F>(&self, filter: MethodFilter, handler: H) -> MethodRouter
@@ -252,7 +252,7 @@ impl<S: Send + Sync + 'static> Api<S> {
                 reply(result.await)
             }
         };
-        on(filter, call)
+        handled(filter, call)
     }
 }
 

@@ -81,7 +81,12 @@ fn write(to: &mut Vec<u8>, part: &Value) -> bool {
         Value::Timestamp(value) => number(to, MOMENT, *value),
         Value::String(value) => run(to, TEXT, value.as_bytes()),
         Value::Bytes(value) => run(to, BYTES, value),
-        Value::Null | Value::Float32(_) | Value::Float64(_) | Value::List(_) => return false,
+        Value::Null
+        | Value::Float32(_)
+        | Value::Float64(_)
+        | Value::Date(_)
+        | Value::Decimal(..)
+        | Value::List(_) => return false,
     }
     true
 }

@@ -1,11 +1,15 @@
 //! Moments as text: RFC 3339 with as many digits behind the second as are needed, three by three,
 //! which is how protobuf writes them and Feast with it.
 
-use chrono::{DateTime, NaiveDateTime, Utc};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 
 /// The first and the last microsecond that have a year of four digits.
 pub const FIRST: i64 = -62_135_596_800_000_000;
 pub const LAST: i64 = 253_402_300_799_999_999;
+
+/// The first and the last day of such a year, counted from 1970.
+pub const FIRST_DAY: i32 = -719_162;
+pub const LAST_DAY: i32 = 2_932_896;
 
 /// The microseconds since 1970 that a text tells. Without an offset it is taken for UTC, as pandas
 /// writes it; parts of a microsecond are cut off. None if it tells no moment.
@@ -22,6 +26,29 @@ pub fn read(text: &str) -> Option<i64> {
 #[must_use]
 pub fn of_seconds(seconds: i64) -> Option<i64> {
     seconds.checked_mul(1_000_000).filter(|micros| (FIRST..=LAST).contains(micros))
+}
+
+/// The days since 1970 of a date such as `2026-01-31`; none if it is no day of a year of four digits.
+#[must_use]
+pub fn read_day(text: &str) -> Option<i32> {
+    let plain = text.len() == 10 && text.is_ascii();
+    let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().filter(|_| plain)?;
+    let since = date.signed_duration_since(DateTime::UNIX_EPOCH.date_naive()).num_days();
+    i32::try_from(since).ok().filter(|day| (FIRST_DAY..=LAST_DAY).contains(day))
+}
+
+/// Writes a day, without quotes. One that has no year of four digits is written with its sign.
+pub fn write_day(out: &mut Vec<u8>, day: i32) {
+    let (year, month, of_month) = civil(day.into());
+    if (0..=9999).contains(&year) {
+        digits::<4>(out, year);
+    } else {
+        out.extend_from_slice(format!("{year:+}").as_bytes());
+    }
+    out.push(b'-');
+    digits::<2>(out, month);
+    out.push(b'-');
+    digits::<2>(out, of_month);
 }
 
 fn naive(text: &str) -> Option<NaiveDateTime> {
@@ -132,7 +159,37 @@ mod tests {
         }
     }
 
+    #[test]
+    fn days_are_dates() {
+        let text = |day: i32| {
+            let mut out = Vec::new();
+            write_day(&mut out, day);
+            String::from_utf8(out).unwrap()
+        };
+        for (day, expected) in [
+            (0, "1970-01-01"),
+            (-1, "1969-12-31"),
+            (11_016, "2000-02-29"),
+            (FIRST_DAY, "0001-01-01"),
+            (LAST_DAY, "9999-12-31"),
+        ] {
+            assert_eq!(text(day), expected);
+            assert_eq!(read_day(expected), Some(day));
+        }
+        assert_eq!(text(LAST_DAY + 1), "+10000-01-01");
+        for wrong in ["2026-02-30", "2026-2-3", "26-02-03", "2026-02-03T00:00:00Z", "", "today"] {
+            assert_eq!(read_day(wrong), None, "{wrong}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn every_day_is_read_back(day in FIRST_DAY..=LAST_DAY) {
+            let mut out = Vec::new();
+            write_day(&mut out, day);
+            prop_assert_eq!(read_day(std::str::from_utf8(&out).unwrap()), Some(day));
+        }
+
         #[test]
         fn as_the_library_writes_it(micros in FIRST..=LAST) {
             let moment = DateTime::<Utc>::from_timestamp_micros(micros).unwrap();

@@ -97,8 +97,9 @@ struct Field {
 fn size(scalar: Scalar) -> Option<usize> {
     Some(match scalar {
         Scalar::Bool => 1,
-        Scalar::Int32 | Scalar::Float32 => 4,
+        Scalar::Int32 | Scalar::Float32 | Scalar::Date => 4,
         Scalar::Int64 | Scalar::Float64 | Scalar::Timestamp => 8,
+        Scalar::Decimal(_) => 16,
         Scalar::String | Scalar::Bytes => return None,
     })
 }
@@ -154,7 +155,12 @@ impl Layout {
                 Value::Bytes(bytes) => row.extend_from_slice(bytes),
                 Value::List(items) => list(&mut row, items)?,
                 Value::Bool(_) => row[at] = u8::from(matches!(value, Value::Bool(true))),
-                Value::Int32(value) => row[at..at + 4].copy_from_slice(&value.to_le_bytes()),
+                Value::Int32(value) | Value::Date(value) => {
+                    row[at..at + 4].copy_from_slice(&value.to_le_bytes());
+                }
+                Value::Decimal(value, _) => {
+                    row[at..at + 16].copy_from_slice(&value.to_le_bytes());
+                }
                 Value::Float32(value) => row[at..at + 4].copy_from_slice(&value.to_le_bytes()),
                 Value::Int64(value) | Value::Timestamp(value) => {
                     row[at..at + 8].copy_from_slice(&value.to_le_bytes());
@@ -202,7 +208,10 @@ fn list(row: &mut Vec<u8>, items: &[Value]) -> Result<()> {
     for item in items {
         match item {
             Value::Bool(value) => row.push(u8::from(*value)),
-            Value::Int32(value) => row.extend_from_slice(&value.to_le_bytes()),
+            Value::Int32(value) | Value::Date(value) => {
+                row.extend_from_slice(&value.to_le_bytes());
+            }
+            Value::Decimal(value, _) => row.extend_from_slice(&value.to_le_bytes()),
             Value::Int64(value) | Value::Timestamp(value) => {
                 row.extend_from_slice(&value.to_le_bytes());
             }
@@ -330,6 +339,8 @@ fn one(scalar: Scalar, bytes: &[u8]) -> Option<Value> {
         Scalar::String => Value::String(std::str::from_utf8(bytes).ok()?.to_owned()),
         Scalar::Bytes => Value::Bytes(bytes.to_vec()),
         Scalar::Timestamp => Value::Timestamp(i64::from_le_bytes(bytes.try_into().ok()?)),
+        Scalar::Date => Value::Date(i32::from_le_bytes(bytes.try_into().ok()?)),
+        Scalar::Decimal(of) => Value::Decimal(i128::from_le_bytes(bytes.try_into().ok()?), of),
     })
 }
 
@@ -346,6 +357,10 @@ fn write(out: &mut Vec<u8>, scalar: Scalar, bytes: &[u8], moments: Moments) -> O
         Scalar::Bytes => json::bytes(out, bytes),
         Scalar::Timestamp => {
             json::timestamp(out, i64::from_le_bytes(bytes.try_into().ok()?), moments);
+        }
+        Scalar::Date => json::date(out, i32::from_le_bytes(bytes.try_into().ok()?)),
+        Scalar::Decimal(of) => {
+            json::decimal(out, i128::from_le_bytes(bytes.try_into().ok()?), of);
         }
     }
     Some(())
@@ -421,6 +436,16 @@ mod tests {
         let layout = Layout::new(&[Kind::One(Scalar::Int64)]);
         assert!(layout.pack(Stamp::default(), &[Value::Bool(true)]).is_err());
         assert!(layout.pack(Stamp::default(), &[]).is_err());
+    }
+
+    #[test]
+    fn days_and_decimals_are_frozen() {
+        let of = crate::Decimal::new(10, 2).unwrap();
+        let kinds = [Kind::One(Scalar::Date), Kind::One(Scalar::Decimal(of))];
+        let values = [Value::Date(-2), Value::Decimal(-1250, of)];
+        let packed = Layout::new(&kinds).pack(Stamp::default(), &values).unwrap();
+        let expected = [&[254, 255, 255, 255][..], &(-1250_i128).to_le_bytes()].concat();
+        assert_eq!(&packed[HEAD + 1..], expected);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! What a feature or a key can be: its kind, its values, and how both are written.
 //!
 //! JSON is as Feast has it: what is no number is a string (`"NaN"`, `"Infinity"`, `"-Infinity"`),
-//! bytes are base64, moments RFC 3339 or, where Feast's clients read them, whole [`Moments`]. Reading
+//! decimals and days are strings, bytes are base64, moments RFC 3339 or, where Feast's clients read them, whole [`Moments`]. Reading
 //! is strict about what a value is and lenient about how pandas wrote it: a whole number may come as
 //! `3.0`.
 //!
 //! Must hold: what is written is read back as the same value, bit for bit (all NaN are one).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,6 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 use falaj_base::{Error, Result};
 use serde_json::Value as Json;
 
+use crate::decimal::Decimal;
 use crate::moment;
 
 /// What a single value can be.
@@ -29,6 +31,10 @@ pub enum Scalar {
     Bytes,
     /// Microseconds since 1970, UTC.
     Timestamp,
+    /// Days since 1970.
+    Date,
+    /// An exact number.
+    Decimal(Decimal),
 }
 
 /// What a feature can be: a single value or a list of them.
@@ -59,12 +65,15 @@ pub enum Value {
     String(String),
     Bytes(Vec<u8>),
     Timestamp(i64),
+    Date(i32),
+    /// So many of the smallest steps of such decimals.
+    Decimal(i128, Decimal),
     /// Values of one kind, none of them null nor a list.
     List(Vec<Value>),
 }
 
-/// The kinds and their names.
-const NAMES: [(Scalar, &str); 8] = [
+/// The kinds and their names; decimals have one for each count of digits.
+const NAMES: [(Scalar, &str); 9] = [
     (Scalar::Bool, "bool"),
     (Scalar::Int32, "int32"),
     (Scalar::Int64, "int64"),
@@ -73,14 +82,19 @@ const NAMES: [(Scalar, &str); 8] = [
     (Scalar::String, "string"),
     (Scalar::Bytes, "bytes"),
     (Scalar::Timestamp, "timestamp"),
+    (Scalar::Date, "date"),
 ];
-const ALLOWED: &str = "bool, int32, int64, float32, float64, string, bytes, timestamp, or a list of \
-                       one of them like list<int64>";
+const ALLOWED: &str = "bool, int32, int64, float32, float64, string, bytes, timestamp, date, \
+                       decimal(PRECISION,SCALE) of up to 38 digits, or a list of one of them like \
+                       list<int64>; not structs, maps or lists of lists";
+/// So many digits of a float are those that were written.
+const SURE_DIGITS: usize = 15;
 /// From here on a float may stand for its neighbour: a whole number must then be written as one.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 impl Scalar {
-    pub const ALL: [Self; 8] = [
+    /// All but decimals, of which there are many.
+    pub const ALL: [Self; 9] = [
         Self::Bool,
         Self::Int32,
         Self::Int64,
@@ -89,25 +103,22 @@ impl Scalar {
         Self::String,
         Self::Bytes,
         Self::Timestamp,
+        Self::Date,
     ];
-
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        NAMES[self as usize].1
-    }
 
     /// Whether a key may be of it: equal means the same for all of its values.
     #[must_use]
     pub fn is_key(self) -> bool {
-        !matches!(self, Self::Float32 | Self::Float64)
+        !matches!(self, Self::Float32 | Self::Float64 | Self::Date | Self::Decimal(_))
     }
 
     fn of(name: &str) -> Option<Self> {
-        NAMES.iter().find(|(_, known)| *known == name).map(|(scalar, _)| *scalar)
+        let plain = NAMES.iter().find(|(_, known)| *known == name).map(|(scalar, _)| *scalar);
+        plain.or_else(|| Decimal::named(name).map(Self::Decimal))
     }
 
-    fn allowed(self) -> &'static str {
-        match self {
+    fn allowed(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Self::Bool => "true or false (bool)",
             Self::Int32 => "a whole number from -2147483648 to 2147483647 (int32)",
             Self::Int64 => {
@@ -122,7 +133,17 @@ impl Scalar {
             Self::Timestamp => {
                 "a time like \"2026-01-31T09:00:00Z\", or whole seconds since 1970 (timestamp)"
             }
-        }
+            Self::Date => "a day like \"2026-01-31\" (date)",
+            Self::Decimal(of) => {
+                let (digits, behind) = (of.precision(), of.scale());
+                let text = format!(
+                    "a number of up to {digits} digits, {behind} of them behind the point, as text \
+                     like \"{}\" if it has more than {SURE_DIGITS} ({of})",
+                    of.shown(15)
+                );
+                return Cow::Owned(text);
+            }
+        })
     }
 
     fn read(self, json: &Json) -> Option<Value> {
@@ -138,7 +159,26 @@ impl Scalar {
                 Json::String(text) => moment::read(text)?,
                 _ => moment::of_seconds(whole(json)?)?,
             }),
+            Self::Date => Value::Date(moment::read_day(json.as_str()?)?),
+            Self::Decimal(of) => Value::Decimal(steps(json, of)?, of),
         })
+    }
+}
+
+/// A decimal as text, or as a number whose digits are those that were written: JSON's numbers are
+/// floats, which tell no more than so many.
+fn steps(json: &Json, of: Decimal) -> Option<i128> {
+    match json {
+        Json::String(text) => of.read(text),
+        Json::Number(number) => {
+            let text = number.to_string();
+            let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+            let digits = mantissa.trim_start_matches(['-', '0', '.']).trim_end_matches('0');
+            let count = digits.bytes().filter(u8::is_ascii_digit).count();
+            let exact = number.is_i64() || number.is_u64() || count <= SURE_DIGITS;
+            exact.then(|| of.read(&text)).flatten()
+        }
+        _ => None,
     }
 }
 
@@ -202,11 +242,21 @@ impl Kind {
     }
 }
 
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, NAMES.iter().find(|(scalar, _)| scalar == self)) {
+            (Self::Decimal(of), _) => of.fmt(f),
+            (_, Some((_, name))) => f.write_str(name),
+            (_, None) => Err(fmt::Error),
+        }
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::One(scalar) => f.write_str(scalar.name()),
-            Self::List(scalar) => write!(f, "list<{}>", scalar.name()),
+            Self::One(scalar) => scalar.fmt(f),
+            Self::List(scalar) => write!(f, "list<{scalar}>"),
         }
     }
 }
@@ -238,7 +288,7 @@ impl<'de> serde::Deserialize<'de> for Kind {
 }
 
 impl schemars::JsonSchema for Kind {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
+    fn schema_name() -> Cow<'static, str> {
         "FeatureType".into()
     }
 
@@ -246,7 +296,12 @@ impl schemars::JsonSchema for Kind {
         let ones = Scalar::ALL.map(Kind::One);
         let lists = Scalar::ALL.map(Kind::List);
         let names: Vec<String> = ones.iter().chain(&lists).map(ToString::to_string).collect();
-        schemars::json_schema!({"type": "string", "enum": names})
+        let decimal =
+            "^(decimal\\([0-9]{1,2}, ?[0-9]{1,2}\\)|list<decimal\\([0-9]{1,2}, ?[0-9]{1,2}\\)>)$";
+        schemars::json_schema!({
+            "type": "string",
+            "anyOf": [{"enum": names}, {"pattern": decimal}],
+        })
     }
 }
 
@@ -265,6 +320,8 @@ impl Value {
             Self::String(_) => Scalar::String,
             Self::Bytes(_) => Scalar::Bytes,
             Self::Timestamp(_) => Scalar::Timestamp,
+            Self::Date(_) => Scalar::Date,
+            Self::Decimal(_, of) => Scalar::Decimal(*of),
         };
         Some(Kind::One(scalar))
     }
@@ -292,6 +349,8 @@ impl Value {
             Self::String(value) => json::text(out, value),
             Self::Bytes(value) => json::bytes(out, value),
             Self::Timestamp(value) => json::timestamp(out, *value, moments),
+            Self::Date(value) => json::date(out, *value),
+            Self::Decimal(value, of) => json::decimal(out, *value, *of),
             Self::List(items) => {
                 out.push(b'[');
                 for (place, item) in items.iter().enumerate() {
@@ -312,7 +371,10 @@ impl PartialEq for Value {
         match (self, other) {
             (Self::Null, Self::Null) => true,
             (Self::Bool(one), Self::Bool(other)) => one == other,
-            (Self::Int32(one), Self::Int32(other)) => one == other,
+            (Self::Int32(one), Self::Int32(other)) | (Self::Date(one), Self::Date(other)) => {
+                one == other
+            }
+            (Self::Decimal(one, of), Self::Decimal(other, than)) => one == other && of == than,
             (Self::Int64(one), Self::Int64(other))
             | (Self::Timestamp(one), Self::Timestamp(other)) => one == other,
             (Self::Float32(one), Self::Float32(other)) => {
@@ -333,7 +395,7 @@ impl PartialEq for Value {
 pub mod json {
     use serde::Serialize;
 
-    use super::{Engine, Moments, STANDARD, moment};
+    use super::{Decimal, Engine, Moments, STANDARD, moment};
 
     fn put<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
         // Writing into a vector does not fail, and none of these values refuses to be written.
@@ -375,6 +437,19 @@ pub mod json {
         out.push(b'"');
     }
 
+    pub fn date(out: &mut Vec<u8>, day: i32) {
+        out.push(b'"');
+        moment::write_day(out, day);
+        out.push(b'"');
+    }
+
+    /// As text: a number of JSON would be rounded by whoever reads it.
+    pub fn decimal(out: &mut Vec<u8>, steps: i128, of: Decimal) {
+        out.push(b'"');
+        of.write(out, steps);
+        out.push(b'"');
+    }
+
     pub fn timestamp(out: &mut Vec<u8>, micros: i64, moments: Moments) {
         match moments {
             Moments::Text => {
@@ -394,7 +469,11 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn kinds() -> impl Strategy<Value = Kind> {
-        let scalar = proptest::sample::select(Scalar::ALL.to_vec());
+        let mut all = Scalar::ALL.to_vec();
+        for (precision, scale) in [(1, 0), (5, 2), (18, 18), (38, 10)] {
+            all.extend(Decimal::new(precision, scale).map(Scalar::Decimal));
+        }
+        let scalar = proptest::sample::select(all);
         (scalar, any::<bool>()).prop_map(
             |(scalar, list)| {
                 if list { Kind::List(scalar) } else { Kind::One(scalar) }
@@ -414,6 +493,11 @@ pub(crate) mod tests {
                 proptest::collection::vec(any::<u8>(), 0..20).prop_map(Value::Bytes).boxed()
             }
             Scalar::Timestamp => (moment::FIRST..=moment::LAST).prop_map(Value::Timestamp).boxed(),
+            Scalar::Date => (moment::FIRST_DAY..=moment::LAST_DAY).prop_map(Value::Date).boxed(),
+            Scalar::Decimal(of) => {
+                let most = 10_i128.pow(of.precision().into());
+                any::<i128>().prop_map(move |it| Value::Decimal(it % most, of)).boxed()
+            }
         }
     }
 
@@ -446,7 +530,22 @@ pub(crate) mod tests {
                 assert_eq!(kind.to_string().parse::<Kind>().unwrap(), kind);
             }
         }
-        for wrong in ["", "int", "Int64", "list<>", "list<list<int64>>", "list<int64", "int64>"] {
+        for text in ["decimal(10,2)", "list<decimal(38,0)>"] {
+            assert_eq!(text.parse::<Kind>().unwrap().to_string(), text);
+        }
+        for wrong in [
+            "",
+            "int",
+            "Int64",
+            "list<>",
+            "list<list<int64>>",
+            "list<int64",
+            "int64>",
+            "decimal",
+            "decimal(40,2)",
+            "decimal(2,3)",
+            "struct<a: int64>",
+        ] {
             let refused = wrong.parse::<Kind>().unwrap_err();
             assert_eq!(refused.field(), Some("type"), "{wrong}");
         }
@@ -467,6 +566,12 @@ pub(crate) mod tests {
             ("bytes", "\"AP8=\"", "\"AP8=\""),
             ("timestamp", "\"2026-03-30T04:00:00+04:00\"", "\"2026-03-30T00:00:00Z\""),
             ("timestamp", "1774828800", "\"2026-03-30T00:00:00Z\""),
+            ("date", "\"2026-03-30\"", "\"2026-03-30\""),
+            ("decimal(10,2)", "\"12.5\"", "\"12.50\""),
+            ("decimal(10,2)", "12.1", "\"12.10\""),
+            ("decimal(10,2)", "7", "\"7.00\""),
+            ("decimal(38,2)", "9223372036854775807", "\"9223372036854775807.00\""),
+            ("list<date>", "[\"2026-03-30\"]", "[\"2026-03-30\"]"),
             ("list<int64>", "[1, 2]", "[1,2]"),
             ("list<string>", "[]", "[]"),
             ("list<float64>", "null", "null"),
@@ -490,6 +595,13 @@ pub(crate) mod tests {
             ("bytes", "\"%\"", "df.x[3]"),
             ("timestamp", "1774828800000", "df.x[3]"),
             ("timestamp", "1.5", "df.x[3]"),
+            ("date", "\"2026-02-30\"", "df.x[3]"),
+            ("date", "20000", "df.x[3]"),
+            ("decimal(10,2)", "\"12.505\"", "df.x[3]"),
+            ("decimal(3,2)", "\"12.5\"", "df.x[3]"),
+            // A float that has more digits than it tells.
+            ("decimal(38,20)", "0.1234567890123456789", "df.x[3]"),
+            ("decimal(10,2)", "true", "df.x[3]"),
             ("list<int64>", "5", "df.x[3]"),
             ("list<int64>", "[1, null]", "df.x[3][1]"),
             ("list<int64>", "[[1]]", "df.x[3][0]"),

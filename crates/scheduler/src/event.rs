@@ -1,5 +1,6 @@
 //! What the scheduler is told.
 
+use crate::decision::Placed;
 use crate::model::{JobId, JobSpec, Millis, NodeId, NodeSpec, QueueId, QueueSpec, Quota};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,14 @@ pub enum Event {
     /// A node takes nothing new.
     NodeDrained(NodeId),
     Submitted(JobSpec),
+    /// A job that was there before whoever calls began anew, as it was left.
+    Restored(Box<Restored>),
+    /// A run of it came to nothing (it failed, or its machine did) and it is to start again, before
+    /// all others if `first`.
+    Again {
+        job: JobId,
+        first: bool,
+    },
     /// Every rank has a checkpoint of what was done until `of`.
     Checkpointed {
         job: JobId,
@@ -30,4 +39,23 @@ pub enum Event {
     Cancelled(JobId),
     /// Nothing but time has passed.
     Tick,
+}
+
+/// A job as it was left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    pub spec: JobSpec,
+    pub submitted: Millis,
+    /// How long it has run, this run not counted.
+    pub ran: Millis,
+    /// Where it runs, if it does.
+    pub running: Option<RunningAt>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningAt {
+    pub placement: Vec<Placed>,
+    pub since: Millis,
+    /// Until when its work is safe in a checkpoint.
+    pub saved: Millis,
 }

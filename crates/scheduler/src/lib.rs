@@ -40,7 +40,7 @@ pub mod waiting;
 pub mod why;
 
 pub use decision::{Decision, Placed, Refusal, StopReason};
-pub use event::Event;
+pub use event::{Event, Restored, RunningAt};
 pub use model::{
     Amounts, Ask, GpuAsk, GpuType, JobId, JobSpec, MigProfile, Millis, NodeId, NodeSpec, QueueId,
     QueueSpec, Quota, Spot, Topology, Width, Zone, ZoneSet,

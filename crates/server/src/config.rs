@@ -15,6 +15,7 @@ use falaj_store::keys::KeysConfig;
 use falaj_store::objects::ObjectsConfig;
 use falaj_traces::TracesConfig;
 use falaj_tracking::TrackingConfig;
+use falaj_training::TrainingConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +64,8 @@ pub struct Config {
     pub datasets: DatasetsConfig,
     /// Features of models.
     pub features: FeaturesConfig,
+    /// Jobs, queues and pools.
+    pub training: TrainingConfig,
     /// The residency zone of the platform itself; `keys.zone` is its name.
     pub zone: ZoneConfig,
 }
@@ -88,6 +91,7 @@ impl Default for Config {
             serving: ServingConfig::default(),
             datasets: DatasetsConfig::default(),
             features: FeaturesConfig::default(),
+            training: TrainingConfig::default(),
             zone: ZoneConfig::default(),
         }
     }
@@ -112,6 +116,7 @@ impl Config {
     /// Refuses what no single key can tell: rules that span several, or that a schema cannot say.
     pub fn check(&self) -> Result<()> {
         self.limits.check()?;
+        self.training.check()?;
         falaj_features::stream::check(&self.features.streams)?;
         self.identity.check()
     }

@@ -32,6 +32,7 @@ pub mod objects;
 mod process;
 pub mod serve;
 pub mod services;
+mod start_pages;
 pub mod telemetry;
 pub mod workers;
 

@@ -42,6 +42,7 @@ pub fn migrations() -> Vec<ModuleMigrations> {
         ("serving", falaj_serving::MIGRATIONS),
         ("catalog", falaj_catalog::MIGRATIONS),
         ("features", falaj_features::MIGRATIONS),
+        ("training", falaj_training::MIGRATIONS),
     ]);
     all
 }
@@ -66,6 +67,7 @@ pub fn actions() -> Vec<&'static Action> {
         falaj_serving::predictions::ACTIONS,
         falaj_catalog::ACTIONS,
         falaj_features::ACTIONS,
+        falaj_training::ACTIONS,
         backup::ACTIONS,
     ]
     .concat()
@@ -95,6 +97,7 @@ pub fn modules(services: &Services, config: &Config) -> Vec<Module> {
         falaj_serving::module(&services.serving, &services.places),
         falaj_catalog::module(&services.datasets, &services.places),
         falaj_features::module(&services.features, &services.places),
+        falaj_training::module(&services.training, &services.places),
         the_backup(services, config),
     ]
 }
@@ -148,7 +151,7 @@ fn the_objects(s: &Services) -> Module {
     let service = ObjectService::new(s.db.clone(), s.objects.clone(), s.tenancy.clone(), reads);
     s.features.connect(s.tenancy.clone(), Arc::new(service.clone()));
     s.features.connect_datasets(s.datasets.clone());
-    s.features.connect_runs(Arc::new(DatasetRuns(s.tracking.clone())));
+    s.features.connect_runs(Arc::new(DatasetRuns(s.tracking.clone(), s.registry.clone())));
     let module = Module::new("objects").actions(objects::ACTIONS);
     with_workers(module.routes(objects::routes(Arc::new(service))), s.objects.workers())
 }

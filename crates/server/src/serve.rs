@@ -13,6 +13,7 @@ use falaj_features::stream::StreamCollector;
 use falaj_serving::ServingCollector;
 use falaj_store::lease::Leases;
 use falaj_store::worker::Worker;
+use falaj_training::Reach;
 use falaj_web::Module;
 use prometheus_client::collector::Collector;
 
@@ -24,7 +25,7 @@ use crate::modules::modules;
 use crate::services::Services;
 use crate::telemetry::Telemetry;
 use crate::workers::Driver;
-use crate::{first_start, process};
+use crate::{first_start, process, start_pages};
 
 /// Runs the platform until `shutdown` resolves. `announce` is told where it listens and, on a
 /// first start, the administrator's token: to be shown once, never logged.
@@ -48,7 +49,9 @@ pub async fn serve_with(
     let outcome = match Server::start_with(config, further).await {
         Ok(server) => {
             announce(server.started());
+            let tidying = tokio::spawn(start_pages::give_back());
             server.run(shutdown).await;
+            tidying.abort();
             Ok(())
         }
         Err(error) => Err(error),
@@ -125,6 +128,10 @@ impl Server {
 
         let listener = Listener::bind(&config.server, &config.limits, transport).await?;
         let started = started(&listener, &data_dir, admin_token)?;
+        services.training.reached_at(Reach {
+            url: started.url.clone(),
+            certificate: started.certificate.clone(),
+        });
         Ok(Self {
             leases,
             grace: config.server.drain_grace.get(),

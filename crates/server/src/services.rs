@@ -21,6 +21,7 @@ use falaj_store::objects::Objects;
 use falaj_traces::Traces;
 use falaj_tracking::Tracking;
 use falaj_tracking::artifact::SignedUrls;
+use falaj_training::{Floor, Training};
 use zeroize::Zeroizing;
 
 use crate::config::Config;
@@ -46,6 +47,7 @@ pub struct Services {
     pub serving: Serving,
     pub datasets: Datasets,
     pub features: Features,
+    pub training: Training,
     pub artifact_urls: SignedUrls,
 }
 
@@ -83,8 +85,20 @@ impl Services {
             Registry::new(config.registry.clone(), tracking.clone(), tenancy.clone(), keys.clone());
         let data = Some(data_dir.to_owned());
         let serving = Serving::new(config.serving.clone(), registry.clone(), data)?;
+        let places = Places::new(tenancy.clone(), epoch.clone());
+        let authenticator = Arc::new(authenticator);
+        let floor = Floor {
+            db: db.clone(),
+            objects: objects.clone(),
+            tracking: tracking.clone(),
+            tenancy: tenancy.clone(),
+            places: places.clone(),
+            authenticator: Some(authenticator.clone()),
+        };
+        let training = Training::open(config.training.clone(), floor, keys.home(), data_dir)?;
         Ok(Self {
-            places: Places::new(tenancy.clone(), epoch.clone()),
+            places,
+            training,
             datasets: Datasets::new(
                 config.datasets.clone(),
                 db.clone(),
@@ -112,7 +126,7 @@ impl Services {
             tenancy,
             residency: Residency::new(db.clone()),
             gate: Arc::new(gate),
-            authenticator: Arc::new(authenticator),
+            authenticator,
             db,
             keys,
             objects,

@@ -25,6 +25,14 @@ use crate::record::{Body, Bounds, Chunk, Record, Start};
 
 /// How long the server keeps what it knows of a reader that went away.
 const FORGOTTEN: Duration = Duration::from_mins(2);
+/// What a message takes beside what it says: its subject, where to answer, and headers.
+const SLACK: usize = 64 << 10;
+/// What the server says of a message that takes more than was asked for.
+const TOO_LARGE: &str = "message size exceeds maxbytes";
+/// The most that the headers of one message take.
+const MOST_HEADERS: usize = 8 << 20;
+/// The header that tells how much a message says, where only headers are asked for.
+const SIZE: &str = "Nats-Msg-Size";
 
 /// NATS servers. Cheap to clone.
 #[derive(Clone)]
@@ -55,6 +63,13 @@ struct Cursor {
     delivered: u64,
     /// How many wait, as far as it was told.
     pending: u64,
+}
+
+/// What a server delivered.
+enum Delivered {
+    Messages(Vec<Message>),
+    /// The next message takes more than was asked for, and was not sent.
+    TooLarge,
 }
 
 /// What is there of a stream.
@@ -159,11 +174,9 @@ impl NatsReader {
             Start::At(time) => {
                 let nanos = i128::from(time) * 1000;
                 let start_time = async_nats::datetime::from_nanos(nanos).map_err(Failure::away)?;
-                let consumer = self.consumer(DeliverPolicy::ByStartTime { start_time }).await?;
-                let bytes = self.nats.0.config.max_record.as_usize();
-                let found = self.delivered(&consumer, 1, bytes, None).await?;
-                match found.first() {
-                    Some(message) => info(message)?.0,
+                let found = self.head(DeliverPolicy::ByStartTime { start_time }).await?;
+                match found {
+                    Some(message) => info(&message)?.0,
                     None => end,
                 }
             }
@@ -184,19 +197,27 @@ impl NatsReader {
         if self.cursor.as_ref().is_none_or(|cursor| cursor.next != wanted) {
             self.ends_around(wanted).await?;
             let policy = DeliverPolicy::ByStartSequence { start_sequence: wanted };
-            let consumer = self.consumer(policy).await?;
+            let consumer = self.consumer(policy, false).await?;
             let pending = consumer.cached_info().num_pending;
             self.cursor = Some(Cursor { consumer, next: wanted, delivered: 0, pending });
         }
         let Some(mut cursor) = self.cursor.take() else { return Err(Failure::away("no cursor")) };
-        let bytes = bounds.bytes.max(self.nats.0.config.max_record.as_usize());
-        let mut messages = self.delivered(&cursor.consumer, bounds.records, bytes, None).await?;
+        let record = self.nats.0.config.max_record.as_usize();
+        let bytes = bounds.bytes.max(record) + SLACK;
+        let delivered = self.delivered(&cursor.consumer, bounds.records, bytes, None).await?;
+        let Delivered::Messages(mut messages) = delivered else {
+            return self.passed_over(wanted, bytes).await;
+        };
         if messages.is_empty() {
             // What the stream has by now, of other subjects maybe, is passed once nothing of it came.
             let ends = self.ends_around(wanted).await?;
-            messages = self.delivered(&cursor.consumer, 1, bytes, Some(bounds.wait)).await?;
-            if messages.is_empty() {
-                return self.idle(cursor, ends).await;
+            let wait = Some(bounds.wait);
+            match self.delivered(&cursor.consumer, 1, bytes, wait).await? {
+                Delivered::TooLarge => return self.passed_over(wanted, bytes).await,
+                Delivered::Messages(found) if found.is_empty() => {
+                    return self.idle(cursor, ends).await;
+                }
+                Delivered::Messages(found) => messages = found,
             }
         }
         let mut chunk = Chunk { records: Vec::with_capacity(messages.len()), next: 0, lag: 0 };
@@ -257,12 +278,37 @@ impl NatsReader {
         Ok(Chunk { records: Vec::new(), next, lag: 0 })
     }
 
+    /// A message that is too large to be sent, by its number: what it says is not asked for.
+    async fn passed_over(&self, wanted: u64, bytes: usize) -> Result<Chunk, Failure> {
+        let lost = || Failure::away("messages were lost on their way");
+        let policy = DeliverPolicy::ByStartSequence { start_sequence: wanted };
+        let message = self.head(policy).await?.ok_or_else(lost)?;
+        let told = message.headers.as_ref().and_then(|headers| headers.get(SIZE));
+        let size: usize = told.and_then(|told| told.as_str().parse().ok()).ok_or_else(lost)?;
+        // One that would have been sent is not the one that was meant.
+        if size.saturating_add(message.message.length) <= bytes {
+            return Err(lost());
+        }
+        let (sequence, _, lag, at) = info(&message)?;
+        let offset = signed(sequence)?;
+        let body = Body::too_large("it", size, self.nats.0.config.max_record.as_usize());
+        let records = vec![Record { offset, at, key: None, body }];
+        Ok(Chunk { records, next: offset.saturating_add(1), lag })
+    }
+
+    /// The first message there is, without what it says.
+    async fn head(&self, policy: DeliverPolicy) -> Result<Option<Message>, Failure> {
+        let consumer = self.consumer(policy, true).await?;
+        match self.delivered(&consumer, 1, MOST_HEADERS, None).await? {
+            Delivered::Messages(mut found) => Ok(found.pop()),
+            Delivered::TooLarge => Err(Failure::refused("the headers of a message are too large")),
+        }
+    }
+
     fn body(&self, message: Message) -> Body {
         let (size, most) = (message.payload.len(), self.nats.0.config.max_record.as_usize());
         if size > most {
-            return Body::Unreadable(format!(
-                "it takes {size} bytes; allowed: {most} (`max_record` of the stream)"
-            ));
+            return Body::too_large("it", size, most);
         }
         let payload: Bytes = message.message.payload;
         Body::Value(payload)
@@ -278,9 +324,14 @@ impl NatsReader {
         Ok(ends)
     }
 
-    async fn consumer(&self, policy: DeliverPolicy) -> Result<Consumer<pull::Config>, Failure> {
+    async fn consumer(
+        &self,
+        policy: DeliverPolicy,
+        headers_only: bool,
+    ) -> Result<Consumer<pull::Config>, Failure> {
         let config = pull::Config {
             deliver_policy: policy,
+            headers_only,
             ack_policy: AckPolicy::None,
             filter_subject: self.topic.subject.clone().unwrap_or_default(),
             inactive_threshold: FORGOTTEN,
@@ -310,7 +361,7 @@ impl NatsReader {
         records: usize,
         bytes: usize,
         wait: Option<Duration>,
-    ) -> Result<Vec<Message>, Failure> {
+    ) -> Result<Delivered, Failure> {
         let collect = async {
             let batch = match wait {
                 None => consumer.fetch().max_messages(records).max_bytes(bytes).messages().await,
@@ -326,10 +377,13 @@ impl NatsReader {
                     Ok(message) => found.push(message),
                     // Those before it are good.
                     Err(_) if !found.is_empty() => break,
+                    Err(error) if error.to_string().to_lowercase().contains(TOO_LARGE) => {
+                        return Ok(Delivered::TooLarge);
+                    }
                     Err(error) => return Err(Failure::away(error)),
                 }
             }
-            Ok(found)
+            Ok(Delivered::Messages(found))
         };
         let patience = self.nats.timeout().saturating_add(wait.unwrap_or_default());
         let slow = |_| Failure::away("the server did not answer within `timeout`");

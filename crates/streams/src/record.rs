@@ -24,6 +24,15 @@ pub enum Body {
     Unreadable(String),
 }
 
+impl Body {
+    /// What is there and takes more than it may.
+    pub(crate) fn too_large(what: &str, size: usize, most: usize) -> Self {
+        Self::Unreadable(format!(
+            "too large: {what} takes {size} bytes; allowed: {most} (`max_record` of the stream)"
+        ))
+    }
+}
+
 /// How much is asked for at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {

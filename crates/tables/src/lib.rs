@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`column`] | named, typed columns and batches of them |
+//! | [`decimal`] | decimals as text |
 //! | [`write`] | batches into a file, zstd, row groups of bounded size |
 //! | [`read`] | a stranger's file into batches, within [`Limits`] |
 //! | [`rows`] | columns into the inputs of a model, and its outputs into columns |
@@ -12,6 +13,7 @@
 
 mod arrow;
 pub mod column;
+pub mod decimal;
 pub mod limits;
 pub mod read;
 pub mod rows;
@@ -19,6 +21,6 @@ pub mod write;
 
 pub use column::{Batch, Column, Field, Item, Many};
 pub use limits::Limits;
-pub use read::{Batches, Part, Ranges, Records, Source, Table};
+pub use read::{Batches, Blocks, Part, Ranges, Records, Source, Table};
 pub use rows::{Plan, columns_of};
 pub use write::{Layout, RecordWriter, Writer, unwritable};

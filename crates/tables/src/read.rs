@@ -4,17 +4,21 @@
 //! - Before the Parquet library sees the description at the end of the file it was walked through
 //!   here: every list in it is as long as it says, and nesting is bounded.
 //! - Before a row group is read, the headers of the pages of the wanted columns were walked
-//!   through: no page unpacks to more than a limit, and no column has more values than a limit.
+//!   through: no page unpacks to more than a limit, nor to more than it says, and no column has more
+//!   values than a limit.
 //! - The Arrow schema that some writers put into a file is not read; Parquet's own says it all.
 //! - The Parquet library asserts some things that only hold for a well-made file. Such an assertion
 //!   is a fault of the file like any other, never the end of the thread that reads it.
 
+mod blocks;
 mod bounds;
 mod footer;
 mod pages;
 mod source;
 mod thrift;
+mod unpack;
 
+pub use blocks::Blocks;
 pub use source::{Ranges, Source};
 
 use std::collections::VecDeque;

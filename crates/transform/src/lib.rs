@@ -31,7 +31,7 @@ pub enum Type {
     Bytes,
     /// Microseconds since 1970, UTC.
     Time,
-    /// Something that can be handed on and asked whether it is there, such as a list.
+    /// Something that can be handed on and asked whether it is there: a list, a date, a decimal.
     Other,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for Type {
             Self::Text => "string",
             Self::Bytes => "bytes",
             Self::Time => "timestamp",
-            Self::Other => "list",
+            Self::Other => "list, date or decimal, which is only handed on",
         })
     }
 }

@@ -14,6 +14,7 @@
 mod connection;
 pub mod download;
 mod gate;
+mod handler;
 mod input;
 mod module;
 pub mod openapi;
@@ -23,6 +24,7 @@ mod routes;
 pub mod upload;
 
 pub use connection::{ConnectionLife, Lifeline, Stopping};
+pub use handler::handled;
 pub use input::{Input, query};
 pub use module::Module;
 pub use problem::{Problem, Told, grpc_code, http_status, problem_response};

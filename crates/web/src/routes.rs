@@ -4,13 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::extract::Request;
-use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::routing::{MethodFilter, MethodRouter};
 use falaj_base::{Action, Ctx, Error, Result};
 use http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 
 use crate::gate::Guard;
+use crate::handler::handled;
 use crate::input::{Input, absent};
 use crate::problem::problem_response;
 use crate::reply::Reply;
@@ -165,7 +166,7 @@ impl<S: Send + Sync + 'static> Routes<S> {
             }
         };
         let doc = DocSource::Typed(parts::<P, Q, B, R>);
-        let handler = on(filter(&method), call);
+        let handler = handled(filter(&method), call);
         self.endpoints.push(guarded(method, path, action, summary, doc, handler));
         self
     }

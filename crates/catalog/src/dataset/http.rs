@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use falaj_base::{Page, Result};
+use falaj_mlflow::asked::{Nothing, Pages};
 use falaj_mlflow::{Api, Call, Places};
 use falaj_web::Endpoint;
 use http::Method;
@@ -10,7 +11,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::dataset::{Dataset, Described, NewDataset};
-use crate::pages::Pages;
 use crate::{DATASET_DELETE, DATASET_READ, DATASET_WRITE, Datasets};
 
 const ALL: &str = "/api/datasets";
@@ -32,11 +32,6 @@ pub(crate) fn routes(datasets: Arc<Datasets>, places: Places) -> Vec<Endpoint> {
 struct At {
     name: String,
 }
-
-/// Nothing to say beside the name.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-struct Nothing {}
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

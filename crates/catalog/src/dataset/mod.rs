@@ -12,5 +12,5 @@ pub(crate) mod store;
 
 pub use dataset::{Dataset, DatasetId, Described, Keep, NewDataset};
 pub(crate) use dataset::{described, resource};
-pub(crate) use retention::sweeper;
+pub(crate) use retention::{give_back, sweeper};
 pub(crate) use service::add;

@@ -148,7 +148,12 @@ fn drop_files(tx: &mut Tx<'_>, id: &DatasetId, stored: Timestamp) -> Result<bool
     Ok(loose.len() == AT_ONCE)
 }
 
-fn give_back(tx: &mut Tx<'_>, id: &DatasetId, file: &crate::version::VersionFile) -> Result<()> {
+/// Removes a file that no version has. The dataset's lock is held.
+pub(crate) fn give_back(
+    tx: &mut Tx<'_>,
+    id: &DatasetId,
+    file: &crate::version::VersionFile,
+) -> Result<()> {
     let owner = format!("{id}/{}", file.sha256);
     Objects::detach(tx, file.blob, FILE, &owner)?;
     Objects::detach(tx, file.statistics, FILE, &owner)?;

@@ -3,6 +3,7 @@
 use falaj_base::{Action, Ctx, Error, Page, PageQuery, Result, code};
 use falaj_governance::residency::on_record;
 use falaj_governance::tenancy::Project;
+use falaj_mlflow::asked::not_a_page;
 use falaj_store::db::Tx;
 use falaj_store::record::Change;
 use serde_json::json;
@@ -10,7 +11,6 @@ use serde_json::json;
 use super::dataset::{Dataset, DatasetId, Described, NewDataset, described, resource};
 use super::{retention, store};
 use crate::name::DatasetName;
-use crate::pages::not_a_page;
 use crate::version::store as versions;
 use crate::{DATASET_DELETE, DATASET_READ, DATASET_WRITE, Datasets};
 

@@ -194,6 +194,22 @@ pub(crate) fn registered(tx: &mut Tx<'_>, project: ProjectId) -> Result<Vec<Regi
     rows.iter().map(read).collect()
 }
 
+/// The datasets of a project that have a file, and whether each is there: one that was deleted can
+/// still be restored.
+pub(crate) fn with_file(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    sha256: &str,
+) -> Result<Vec<(Dataset, bool)>> {
+    let sql = format!(
+        "SELECT {COLUMNS}, live FROM catalog_dataset WHERE project = $1 AND id IN
+             (SELECT dataset FROM catalog_file WHERE sha256 = $2)
+         ORDER BY id"
+    );
+    let rows = tx.query(&sql, &params![project, sha256])?;
+    rows.iter().map(|row| Ok((read(row)?, row.get::<String>("live")?.is_empty()))).collect()
+}
+
 /// All datasets, a page at a time, with what is to be kept of them.
 pub(super) fn after(
     tx: &mut Tx<'_>,

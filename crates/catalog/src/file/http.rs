@@ -80,7 +80,7 @@ impl How {
             },
         };
         let mut types = BTreeMap::new();
-        for pair in self.types.iter().flat_map(|types| types.split(',')) {
+        for pair in self.types.iter().flat_map(|types| pairs(types)) {
             let Some((name, kind)) = pair.rsplit_once('=') else {
                 return Err(Error::invalid("types", pair, "`column=type`"));
             };
@@ -91,6 +91,19 @@ impl How {
         }
         Ok(Manner { format: self.format, delimiter, types })
     }
+}
+
+/// What stands between commas, but for those in parentheses: `a=decimal(10,2),b=string`.
+fn pairs(types: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_usize;
+    types.split(move |sign: char| {
+        match sign {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        sign == ',' && depth == 0
+    })
 }
 
 fn bad_path(bad: axum::extract::rejection::PathRejection) -> Error {
@@ -128,4 +141,19 @@ async fn fetch(s: Arc<Datasets>, call: Call, mut request: Request) -> Result<Res
         part if part == (0..size) => Ok(Body::from_stream(blob.read())),
         part => blob.read_range(part).map(Body::from_stream),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_told_apart_by_commas_outside_of_parentheses() {
+        let how = How { types: Some("a=decimal(10,2),b=c=string".to_owned()), ..How::default() };
+        let types = how.manner().unwrap().types;
+        let found: Vec<_> = types.iter().map(|(name, kind)| format!("{name} {kind}")).collect();
+        assert_eq!(found, ["a decimal(10,2)", "b=c string"]);
+        let how = How { types: Some("a".to_owned()), ..How::default() };
+        assert_eq!(how.manner().unwrap_err().field(), Some("types"));
+    }
 }

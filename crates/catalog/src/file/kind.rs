@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use arrow_array::builder::{
-    BooleanBuilder, Date32Builder, Float64Builder, Int64Builder, StringBuilder,
+    BooleanBuilder, Date32Builder, Decimal128Builder, Float64Builder, Int64Builder, StringBuilder,
     TimestampMicrosecondBuilder,
 };
 use arrow_schema::{DataType, TimeUnit};
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use falaj_base::{Error, Result};
+use falaj_tables::decimal;
 
 /// Kinds of columns that CSV can be read as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +22,18 @@ pub(super) enum Kind {
     Date,
     Timestamp,
     String,
+    /// So many digits, so many of them behind the point. Only ever asked for: what looks like one may be
+    /// a float.
+    Decimal(u8, i8),
 }
 
+/// What a column may be found to be.
 const ALL: [Kind; 6] =
     [Kind::Bool, Kind::Int64, Kind::Float64, Kind::Date, Kind::Timestamp, Kind::String];
 
 impl Kind {
     const fn name(self) -> &'static str {
+        // Of decimals the beginning: there are many.
         match self {
             Self::Bool => "bool",
             Self::Int64 => "int64",
@@ -35,6 +41,7 @@ impl Kind {
             Self::Date => "date",
             Self::Timestamp => "timestamp",
             Self::String => "string",
+            Self::Decimal(..) => "decimal",
         }
     }
 
@@ -46,6 +53,7 @@ impl Kind {
             Self::Date => DataType::Date32,
             Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
             Self::String => DataType::Utf8,
+            Self::Decimal(precision, scale) => DataType::Decimal128(precision, scale),
         }
     }
 }
@@ -53,8 +61,11 @@ impl Kind {
 impl FromStr for Kind {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
-            let allowed = ALL.map(Self::name).join(", ");
+        let plain = ALL.into_iter().find(|kind| kind.name() == text);
+        let decimal =
+            || decimal::named(text).map(|(precision, scale)| Self::Decimal(precision, scale));
+        plain.or_else(decimal).ok_or_else(|| {
+            let allowed = ALL.map(Self::name).join(", ") + ", decimal(PRECISION,SCALE)";
             Error::invalid("types", text, allowed)
         })
     }
@@ -136,6 +147,7 @@ impl Guess {
             Kind::Date => date(text).is_some(),
             Kind::Timestamp => moment(text).is_some(),
             Kind::String => true,
+            Kind::Decimal(precision, scale) => decimal::steps(text, *precision, *scale).is_some(),
         });
     }
 
@@ -152,6 +164,7 @@ pub(super) enum Builder {
     Date(Date32Builder),
     Timestamp(TimestampMicrosecondBuilder),
     String(StringBuilder),
+    Decimal(Decimal128Builder, u8, i8),
 }
 
 impl Builder {
@@ -165,6 +178,10 @@ impl Builder {
                 TimestampMicrosecondBuilder::new().with_data_type(Kind::Timestamp.arrow()),
             ),
             Kind::String => Self::String(StringBuilder::new()),
+            Kind::Decimal(precision, scale) => {
+                let builder = Decimal128Builder::new().with_data_type(kind.arrow());
+                Self::Decimal(builder, precision, scale)
+            }
         }
     }
 
@@ -187,6 +204,9 @@ impl Builder {
             Self::Date(builder) => add!(builder, date(text)),
             Self::Timestamp(builder) => add!(builder, moment(text)),
             Self::String(builder) => add!(builder, Some(text)),
+            Self::Decimal(builder, precision, scale) => {
+                add!(builder, decimal::steps(text, *precision, *scale));
+            }
         }
         true
     }
@@ -199,6 +219,7 @@ impl Builder {
             Self::Date(builder) => Arc::new(builder.finish()),
             Self::Timestamp(builder) => Arc::new(builder.finish()),
             Self::String(builder) => Arc::new(builder.finish()),
+            Self::Decimal(builder, ..) => Arc::new(builder.finish()),
         }
     }
 }
@@ -238,5 +259,11 @@ mod tests {
         guess.see("", true);
         assert_eq!(guess.kind(), Kind::String);
         assert!(!Builder::new(Kind::Int64).add("x", false));
+        let price: Kind = "decimal(5,2)".parse().unwrap();
+        let mut builder = Builder::new(price);
+        assert!(["12.5", "", "-0.01"].iter().all(|text| builder.add(text, false)));
+        assert!(!builder.add("12.505", false), "it would have to be rounded");
+        assert_eq!(builder.finish().data_type(), &DataType::Decimal128(5, 2));
+        assert!("decimal(40,2)".parse::<Kind>().is_err());
     }
 }

@@ -94,7 +94,7 @@ impl Datasets {
                 made?
             }
         };
-        self.keep(ctx, project, dataset, file, &profile).await
+        self.keep(ctx, project, dataset, file, profile).await
     }
 
     async fn gave_up<T>(&self, blobs: &[BlobId], error: Error) -> Result<T> {
@@ -193,17 +193,18 @@ impl Datasets {
         project: &Project,
         dataset: Dataset,
         file: Staged,
-        profile: &Profile,
+        profile: Profile,
     ) -> Result<Sent> {
         let table = match self.objects().staged(project.tenant_id, &file).await {
             Ok(blob) => opened(blob).await,
             Err(error) => Err(error),
         };
-        let stored = match (table, profile.to_bytes()) {
-            (Ok(table), Ok(bytes)) => {
-                self.store_bytes(project, bytes).await.map(|statistics| (table, statistics))
+        let stored = match table {
+            Ok(table) => {
+                let stored = self.store_profile(project, profile).await;
+                stored.map(|statistics| (table, statistics))
             }
-            (Err(error), _) | (_, Err(error)) => Err(error),
+            Err(error) => Err(error),
         };
         let (table, statistics) = match stored {
             Ok(stored) => stored,

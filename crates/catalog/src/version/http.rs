@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, Request};
 use axum::response::{IntoResponse, Response};
 use falaj_base::{Error, Page, Result, Timestamp, code};
+use falaj_mlflow::asked::{Nothing, Pages};
 use falaj_mlflow::{Api, Call, Places};
 use falaj_web::download::Download;
 use falaj_web::{Doc, Endpoint, query};
@@ -20,7 +21,6 @@ use super::version::{Version, VersionFile, Which};
 use super::whole::whole;
 use crate::diff::{Answer, DiffWanted};
 use crate::name::TagName;
-use crate::pages::Pages;
 use crate::statistics::Statistics;
 use crate::{DATASET_DELETE, DATASET_READ, DATASET_WRITE, Datasets};
 
@@ -79,10 +79,6 @@ struct AtTag {
     name: String,
     tag: String,
 }
-
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-struct Nothing {}
 
 async fn make(s: Arc<Datasets>, call: Call, at: At, new: NewVersion) -> Result<Version> {
     s.commit(&call.ctx, &call.place, &at.name, new).await

@@ -4,6 +4,7 @@
 //! put       the files that are named, in place of those before
 //! append    the files that are named, after those of the version before
 //! rollback  the files of an older version again
+//! erase     the files of the version before, one of them without rows that had to go
 //! ```
 //!
 //! Must hold:

@@ -89,11 +89,17 @@ impl Datasets {
         while let Some(piece) = pieces.try_next().await? {
             bytes.extend_from_slice(&piece);
         }
-        Profile::from_bytes(&bytes)
+        blocking(move || Profile::from_bytes(&bytes)).await
+    }
+
+    /// Stores statistics. Writing them out is work: there may be much of them.
+    pub(crate) async fn store_profile(&self, project: &Project, of: Profile) -> Result<Staged> {
+        let bytes = blocking(move || of.to_bytes()).await?;
+        self.store_bytes(project, bytes).await
     }
 
     /// Stores bytes that lie in memory, in the zone of the project.
-    pub(crate) async fn store_bytes(&self, project: &Project, bytes: Vec<u8>) -> Result<Staged> {
+    async fn store_bytes(&self, project: &Project, bytes: Vec<u8>) -> Result<Staged> {
         let expected = Expected { size: Some(bytes.len() as u64), sha256: None };
         let pieces = stream::iter([Ok(bytes.into())]);
         self.objects().upload(project.tenant_id, &project.zone, pieces, expected).await

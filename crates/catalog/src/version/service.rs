@@ -2,6 +2,7 @@
 
 use falaj_base::{BlobId, Ctx, Error, Page, PageQuery, Resource, Result, code};
 use falaj_governance::tenancy::Project;
+use falaj_mlflow::asked::not_a_page;
 use falaj_store::db::Tx;
 use falaj_store::objects::{Objects, Staged};
 use falaj_store::record::Change;
@@ -13,9 +14,8 @@ use super::store;
 use super::tag::removed;
 use super::version::{Manifest, Origin, Verb, Version, VersionFile, Which, same_columns};
 use crate::dataset::{Dataset, store as datasets};
-use crate::pages::not_a_page;
 use crate::statistics::{Profile, Statistics};
-use crate::{DATASET_DELETE, DATASET_READ, DATASET_WRITE, Datasets};
+use crate::{DATASET_DELETE, DATASET_READ, DATASET_WRITE, Datasets, blocking};
 
 /// How a blob knows that a version refers to it, and that a file does.
 pub(crate) const VERSION: &str = "dataset-version";
@@ -286,13 +286,18 @@ impl Datasets {
         let mut sum: Option<Profile> = None;
         for part in parts {
             let part = self.profile(project, part).await?;
-            match &mut sum {
-                Some(sum) => sum.merge(&part),
-                None => sum = Some(part),
-            }
+            let whole = move |before: Option<Profile>| match before {
+                Some(mut before) => {
+                    before.merge(&part);
+                    before
+                }
+                None => part,
+            };
+            let before = sum.take();
+            sum = Some(blocking(move || Ok(whole(before))).await?);
         }
         let sum = sum.ok_or_else(|| Error::internal("a version without files"))?;
-        Ok(Kept::Stored(self.store_bytes(project, sum.to_bytes()?).await?))
+        Ok(Kept::Stored(self.store_profile(project, sum).await?))
     }
 
     /// The history of a dataset, the newest first.
@@ -354,7 +359,8 @@ impl Datasets {
         if version.removed_at.is_some() {
             return Err(removed(version.version));
         }
-        let statistics = self.profile(project, version.statistics).await?.shown();
+        let profile = self.profile(project, version.statistics).await?;
+        let statistics = blocking(move || Ok(profile.shown())).await?;
         Ok((version, statistics))
     }
 

@@ -218,6 +218,16 @@ pub(crate) fn remove(tx: &mut Tx<'_>, id: &DatasetId, version: i64) -> Result<bo
     Ok(marked == 1)
 }
 
+/// The versions that have a file, the newest first.
+pub(crate) fn with_file(tx: &mut Tx<'_>, id: &DatasetId, sha256: &str) -> Result<Vec<Version>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM catalog_version WHERE dataset = $1 AND version IN
+             (SELECT version FROM catalog_version_file WHERE dataset = $1 AND sha256 = $2)
+         ORDER BY version DESC"
+    );
+    tx.query(&sql, &params![id, sha256])?.iter().map(read).collect()
+}
+
 /// The versions whose files are there, the newest first.
 pub(crate) fn kept(tx: &mut Tx<'_>, id: &DatasetId) -> Result<Vec<Version>> {
     let sql = format!(

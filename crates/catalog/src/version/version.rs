@@ -20,6 +20,8 @@ pub enum Verb {
     Put,
     Append,
     Rollback,
+    /// The version before, without rows that had to be erased.
+    Erase,
 }
 
 impl Verb {
@@ -28,11 +30,12 @@ impl Verb {
             Self::Put => "put",
             Self::Append => "append",
             Self::Rollback => "rollback",
+            Self::Erase => "erase",
         }
     }
 
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let all = [Self::Put, Self::Append, Self::Rollback];
+        let all = [Self::Put, Self::Append, Self::Rollback, Self::Erase];
         let found = all.into_iter().find(|verb| verb.as_str() == text);
         found.ok_or_else(|| Error::internal(format!("a version made by {text}")))
     }
@@ -81,7 +84,7 @@ pub(crate) fn same_columns(field: &str, found: &[ColumnInfo], wanted: &[ColumnIn
 /// What a version was made of, beside files that were sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Origin {
-    /// `version` of this dataset, or `training-set`.
+    /// `version` of this dataset, `training-set`, or `erasure`.
     pub kind: String,
     pub id: String,
     /// The digest of that.

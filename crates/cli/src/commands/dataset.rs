@@ -278,7 +278,8 @@ const VERSION: &[Column] = &[
     ("by", "created_by"),
     ("at", "created_at"),
 ];
-const VALUES: &[Column] = &[
+/// What the values of columns are like, of a dataset or of a view.
+pub(super) const VALUES: &[Column] = &[
     ("column", "name"),
     ("type", "type"),
     ("nulls", "nulls"),

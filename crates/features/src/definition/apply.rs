@@ -206,7 +206,8 @@ impl Plan<'_> {
                     let source = form.source.name.clone();
                     self.view(Some(place), form, &view.entities, &source)?
                 };
-                let about = About { freshness: view.freshness, ..view.about() };
+                let (freshness, check) = (view.freshness, view.check);
+                let about = About { freshness, check, ..view.about() };
                 self.settle(Some(place), Form::View(form), about)?;
             }
         }

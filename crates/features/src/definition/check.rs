@@ -2,14 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::time::Duration;
 
 use falaj_base::{Error, Result};
 use falaj_online::value::Kind;
 
-use super::spec::{About, Column, Definitions, Entity, Service, Source, SourceKind, View};
+use super::spec::{
+    About, CheckEvery, Column, Definitions, Entity, Service, Source, SourceKind, View,
+};
 use crate::config::FeaturesConfig;
+use crate::knowledge::skew::MOST as MAX_SAMPLE;
 use crate::name::FeatureName;
 use crate::source::declared;
+use crate::transform::form::Share;
 
 const MAX_OWNER: usize = 256;
 const MAX_DESCRIPTION: usize = 4096;
@@ -126,6 +131,9 @@ fn view(view: &View, config: &FeaturesConfig) -> Result<()> {
             "more than nothing; leave it out for any age",
         ));
     }
+    if let Some(check) = view.check {
+        checked(check).map_err(|error| error.within("check"))?;
+    }
     if let Some(ttl) = view.ttl {
         let micros = i64::try_from(ttl.get().as_micros()).ok().filter(|micros| *micros > 0);
         if micros.is_none() {
@@ -149,6 +157,23 @@ fn view(view: &View, config: &FeaturesConfig) -> Result<()> {
     Ok(())
 }
 
+/// The least time between two comparisons: each reads the history of the view.
+const LEAST_EVERY: Duration = Duration::from_mins(1);
+
+fn checked(check: CheckEvery) -> Result<()> {
+    if check.every.get() < LEAST_EVERY {
+        return Err(Error::invalid("every", check.every, "at least 1m"));
+    }
+    if let Some(sample) = check.sample.filter(|sample| !(1..=MAX_SAMPLE).contains(sample)) {
+        return Err(Error::invalid("sample", sample, format!("1 to {MAX_SAMPLE}")));
+    }
+    let wrong = |share: &Share| !(0.0..=1.0).contains(&share.0);
+    check
+        .threshold
+        .filter(wrong)
+        .map_or(Ok(()), |share| Err(Error::invalid("threshold", share.0, "0 to 1")))
+}
+
 /// What a view has depends on how its features are made.
 fn transformed(view: &View, config: &FeaturesConfig) -> Result<()> {
     let nothing = |field: &str, given: bool, allowed: &str| {
@@ -166,6 +191,7 @@ fn transformed(view: &View, config: &FeaturesConfig) -> Result<()> {
         nothing("known_time", view.known_time.is_some(), allowed)?;
         nothing("ttl", view.ttl.is_some(), allowed)?;
         nothing("freshness", view.freshness.is_some(), allowed)?;
+        nothing("check", view.check.is_some(), allowed)?;
         if view.inputs.is_empty() || view.inputs.len() > config.max_fields {
             let allowed = format!("1 to {} (`features.max_fields`)", config.max_fields);
             return Err(Error::invalid("inputs", view.inputs.len(), allowed));

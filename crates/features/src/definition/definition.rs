@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::apply::Outcome;
 use super::form::{Form, Noun, ViewForm};
-use super::spec::About;
+use super::spec::{About, CheckEvery};
 use crate::name::FeatureName;
 
 /// The number of a version of a definition: small, never used again, the same in every table.
@@ -99,6 +99,12 @@ impl ViewVersion {
     #[must_use]
     pub fn freshness(&self) -> Option<HumanDuration> {
         self.0.about.freshness
+    }
+
+    /// How often its latest values are compared with its history.
+    #[must_use]
+    pub fn check(&self) -> Option<CheckEvery> {
+        self.0.about.check
     }
 
     #[must_use]

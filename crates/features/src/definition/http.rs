@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
 use falaj_base::{Error, Page, Resource, Result, code};
+use falaj_mlflow::asked::Pages;
 use falaj_mlflow::{Api, Call, Places};
 use falaj_web::{Doc, Endpoint, query};
 use http::{Method, header};
@@ -18,7 +19,6 @@ use super::form::Noun;
 use super::service::Diff;
 use super::spec::Definitions;
 use crate::name::FeatureName;
-use crate::pages::Pages;
 use crate::{FEATURE_APPLY, FEATURE_READ, Features};
 
 const APPLY: Doc = Doc {

@@ -4,6 +4,7 @@ use falaj_base::{Ctx, Error, Page, PageQuery, Resource, Result, code};
 use falaj_governance::epoch::{Epoch, Moved};
 use falaj_governance::residency::{Residency, on_record};
 use falaj_governance::tenancy::Project;
+use falaj_mlflow::asked::not_a_page;
 use falaj_store::db::Tx;
 use falaj_store::record::Change;
 use schemars::JsonSchema;
@@ -17,7 +18,6 @@ use super::form::{Form, Noun};
 use super::spec::Definitions;
 use super::{check, store};
 use crate::name::FeatureName;
-use crate::pages::not_a_page;
 use crate::source::{blocking, database_of, root_of};
 use crate::training::{self, TrainingSetId};
 use crate::transform::form::InputForm;
@@ -224,7 +224,11 @@ impl Features {
         if ctx.allows(&TRAINING_SET_READ, &project.resource()) {
             let version = of.id;
             let read = move |tx: &mut Tx<'_>| training::store::made_of(tx, version);
-            used.training_sets = self.db().read(read).await?;
+            for set in self.db().read(read).await? {
+                if self.may_see_set(ctx, project, set).await? {
+                    used.training_sets.push(set);
+                }
+            }
         }
         Ok(used)
     }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::name::FeatureName;
 use crate::reference::Reference;
 use crate::stream::{FieldPath, Format, OnBad, OnGap, Reading, StartAt};
+use crate::transform::form::Share;
 use crate::transform::spec::{Aggregate, Input, ViewKind};
 
 /// Any number of definitions, applied together.
@@ -48,6 +49,24 @@ pub struct About {
     /// Of a view: how old its latest event may be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freshness: Option<HumanDuration>,
+    /// Of a view: how often its latest values are compared with its history.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check: Option<CheckEvery>,
+}
+
+/// How often the latest values of a view are compared with its history, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckEvery {
+    pub every: HumanDuration,
+    /// How many entities, taken at random; 1000 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub sample: Option<usize>,
+    /// The share of values that may differ; none may if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub threshold: Option<Share>,
 }
 
 /// Structs that carry the three fields of [`About`] among their own: a flattened struct would not
@@ -209,6 +228,10 @@ about! {
         /// is changed in place.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub freshness: Option<HumanDuration>,
+        /// How often its latest values are compared with its history; others are told if they
+        /// differ. It decides nothing, and is changed in place.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub check: Option<CheckEvery>,
     }
 
     /// Features that a model is given together.

@@ -44,6 +44,7 @@ pub struct Erasure {
 
 /// What became of an erasure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Report {
     /// The views that have the entity.
     pub views: Vec<FeatureName>,
@@ -56,8 +57,16 @@ pub struct Report {
     /// Sources of those views that are not ours to change: what is there comes back when it is
     /// materialised.
     pub sources: Vec<FeatureName>,
-    /// Training sets that have the entity among their moments. They stay as they are.
+    /// Records put aside of streams that were the entity's, or did not tell whose they were: their
+    /// content is gone.
+    pub quarantined: u64,
+    /// Statistics of views that were dropped, since they may have told of its values.
+    pub statistics: u64,
+    /// Training sets that had the entity among their moments. Their files are gone.
     pub training_sets: Vec<String>,
-    /// Training sets made of those views that were too many to be looked into.
-    pub training_sets_not_looked_into: usize,
+    /// Training sets that have the other rows of those.
+    pub successors: Vec<String>,
+    /// Datasets whose latest version had a file of such a set, and that have another without its rows
+    /// now.
+    pub datasets: Vec<String>,
 }

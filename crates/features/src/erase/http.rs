@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use falaj_base::Result;
+use falaj_mlflow::asked::Nothing;
 use falaj_mlflow::{Api, Call, Places};
 use falaj_web::Endpoint;
 use http::Method;
@@ -44,11 +45,6 @@ async fn erase(s: Arc<Features>, call: Call, at: Named, asked: Asked) -> Result<
 struct At {
     erasure: String,
 }
-
-/// Nothing to say about an erasure beside its id.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-struct Nothing {}
 
 async fn show(s: Arc<Features>, call: Call, at: At, _: Nothing) -> Result<Erasure> {
     s.visible_erasure(&call.ctx, &call.place, &at.erasure).await

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use arrow_select::filter::filter_record_batch;
 use bytes::Bytes;
 use falaj_base::{Ctx, Error, Result, code};
+use falaj_catalog::blob::BlobRanges;
 use falaj_governance::tenancy::Project;
 use falaj_store::db::{Tx, params};
 use falaj_store::objects::{Expected, Objects};
@@ -14,12 +15,14 @@ use falaj_tables::{Layout, Limits, Part, Ranges, RecordWriter, Table};
 use futures::stream;
 
 use super::erasure::{ErasureId, Report};
+use super::sets::ORIGIN;
 use super::store;
 use super::target::{Target, targets};
 use crate::Features;
 use crate::history::segment::{self, CLAIM, OfView};
 use crate::history::{Position, log, view_lock};
-use crate::source::{BlobRanges, blocking};
+use crate::knowledge::store as knowledge;
+use crate::source::blocking;
 
 const NAME: &str = "feature-erase";
 const EVERY: Duration = Duration::from_secs(30);
@@ -75,8 +78,14 @@ impl Features {
             report.log += self.erase_log(target).await?;
             report.files += self.erase_files(&home, target).await?;
         }
-        let sets = self.sets_with(&found).await?;
-        (report.training_sets, report.training_sets_not_looked_into) = sets;
+        report.quarantined += self.erase_quarantined(&erasure, &found).await?;
+        report.statistics += self.forget_statistics(&found).await?;
+        self.erase_sets(&home, &erasure, &found).await?;
+        let (sets, successors) = self.erased_sets(id).await?;
+        (report.training_sets, report.successors) = (sets, successors);
+        if let Some(datasets) = self.datasets_if_any() {
+            report.datasets = datasets.made_by(&home, ORIGIN, &id.to_string()).await?;
+        }
         // Whatever was read before and applied since.
         self.shelf().erase(store, &erasure).await?;
         self.db().write(move |tx| store::finish(tx, id, &report)).await.map(drop)
@@ -95,6 +104,13 @@ impl Features {
             tokio::time::sleep(SOON).await;
         }
         Ok(())
+    }
+
+    /// Drops the statistics of views that have the entity; tells how many. They are counted anew when
+    /// somebody asks for it.
+    async fn forget_statistics(&self, targets: &[Target]) -> Result<u64> {
+        let views: Vec<_> = targets.iter().flat_map(|target| target.versions.clone()).collect();
+        self.db().write(move |tx| knowledge::forget(tx, &views)).await
     }
 
     /// Takes rows out of the pushes of the log; tells how many.

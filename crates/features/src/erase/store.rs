@@ -141,6 +141,12 @@ pub(crate) fn note_done(tx: &mut Tx<'_>, store: &str, number: i64) -> Result<()>
     .map(drop)
 }
 
+/// The number of the last one of a project; 0 if there is none.
+pub(crate) fn last_of(tx: &mut Tx<'_>, project: ProjectId) -> Result<i64> {
+    let sql = "SELECT COALESCE(MAX(number), 0) AS n FROM feature_erasure WHERE project = $1";
+    tx.query_one(sql, &params![project])?.get("n")
+}
+
 /// Those of a project since a time, whose keys are known.
 pub(super) fn since(tx: &mut Tx<'_>, project: ProjectId, at: Timestamp) -> Result<Vec<Erasure>> {
     let sql = format!(

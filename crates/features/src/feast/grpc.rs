@@ -21,7 +21,7 @@ use tonic::server::UnaryService;
 use super::write::{Style, names};
 use crate::Features;
 use crate::flight::{grpc, status};
-use crate::grpc::message::{float, time};
+use crate::grpc::message::{day, float, time};
 use crate::online::body::too_large;
 use crate::online::{Answer, Found, Status, Wanted};
 
@@ -313,6 +313,9 @@ impl Value {
             Known::String(value) => Kind::String(value),
             Known::Bytes(value) => Kind::Bytes(value),
             Known::Timestamp(value) => Kind::Moment(seconds(value)),
+            // Feast keeps decimals as text, and has no days.
+            Known::Date(value) => Kind::String(day(value)),
+            Known::Decimal(value, of) => Kind::String(of.shown(value)),
             Known::List(items) => match items.first() {
                 Some(Known::Bool(_)) => gathered!(items, Bools, Bools, Bool, it => it),
                 Some(Known::Int32(_)) => gathered!(items, Int32s, Int32s, Int32, it => it),
@@ -322,6 +325,14 @@ impl Value {
                 Some(Known::Bytes(_)) => gathered!(items, Bytess, Bytess, Bytes, it => it),
                 Some(Known::Timestamp(_)) => {
                     gathered!(items, Moments, Int64s, Timestamp, it => seconds(it))
+                }
+                Some(Known::Date(_) | Known::Decimal(..)) => {
+                    let one = |item: Known| match item {
+                        Known::Date(value) => day(value),
+                        Known::Decimal(value, of) => of.shown(value),
+                        _ => String::new(),
+                    };
+                    Kind::Strings(Strings { val: items.into_iter().map(one).collect() })
                 }
                 // Of an empty list nothing tells the type.
                 _ => gathered!(items, Strings, Strings, String, it => it),

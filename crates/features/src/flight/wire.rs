@@ -9,6 +9,7 @@ use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
 use arrow_schema::SchemaRef;
 use falaj_base::{Error, ErrorKind, Result};
+use falaj_catalog::blob::BlobRanges;
 use falaj_store::objects::Blob;
 use falaj_tables::{Limits, Part, Ranges, Table};
 use falaj_web::grpc_code;
@@ -19,7 +20,7 @@ use tonic::Status;
 use tonic::server::Grpc;
 use tonic_prost::ProstCodec;
 
-use crate::source::{BlobRanges, blocking};
+use crate::source::blocking;
 
 /// The largest message that is read.
 const MAX_MESSAGE: usize = 64 << 20;

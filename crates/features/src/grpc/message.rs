@@ -141,6 +141,13 @@ pub(crate) fn time(micros: i64) -> Json {
     String::from_utf8_lossy(&text).into_owned().into()
 }
 
+/// A day as text.
+pub(crate) fn day(day: i32) -> String {
+    let mut text = Vec::new();
+    moment::write_day(&mut text, day);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
 impl From<Known> for Value {
     fn from(value: Known) -> Self {
         let kind = match value {
@@ -153,6 +160,8 @@ impl From<Known> for Value {
             Known::String(value) => Some(Kind::Text(value)),
             Known::Bytes(value) => Some(Kind::Bytes(value)),
             Known::Timestamp(value) => Some(Kind::Time(value)),
+            Known::Date(value) => Some(Kind::Text(day(value))),
+            Known::Decimal(value, of) => Some(Kind::Text(of.shown(value))),
             Known::List(items) => {
                 Some(Kind::List(Values { values: items.into_iter().map(Self::from).collect() }))
             }

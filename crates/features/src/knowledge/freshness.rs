@@ -179,12 +179,17 @@ impl Features {
                 let page = move |tx: &mut Tx<'_>| log::read_view(tx, rows, after, end, false);
                 let page = self.db().read(page).await?;
                 let Some(last) = page.last().map(|entry| entry.position) else { break };
-                for entry in page {
-                    let batch = entry.batch()?;
-                    let times = batch.column_by_name(&column);
-                    let event = times.map(|times| latest(&column, times)).transpose()?.flatten();
-                    newest.add(event, Some(entry.at.micros()));
-                }
+                let named = column.clone();
+                newest = blocking(move || {
+                    for entry in page {
+                        let batch = entry.batch()?;
+                        let times = batch.column_by_name(&named);
+                        let event = times.map(|times| latest(&named, times)).transpose()?;
+                        newest.add(event.flatten(), Some(entry.at.micros()));
+                    }
+                    Ok(newest)
+                })
+                .await?;
                 seen.position = last;
             }
             seen.newest_event = newest.event.map(Timestamp::from_micros);

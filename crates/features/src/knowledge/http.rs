@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use falaj_base::{Error, Resource, Result};
+use falaj_mlflow::asked::Nothing;
 use falaj_mlflow::{Api, Call, Places};
 use falaj_web::Endpoint;
 use http::Method;
@@ -13,6 +14,7 @@ use super::freshness::Freshness;
 use super::lineage::ViewLineage;
 use super::profile::ViewStatistics;
 use super::skew::{Check, Skew};
+use super::watch::LastCheck;
 use crate::definition::form::Noun;
 use crate::name::FeatureName;
 use crate::{FEATURE_READ, FEATURE_WRITE, Features};
@@ -30,6 +32,7 @@ pub(crate) fn routes(features: Arc<Features>, places: Places) -> Vec<Endpoint> {
         .at(Method::POST, PROFILE, &FEATURE_WRITE, "Count what its values are like", profile)
         .at(Method::GET, LINEAGE, &FEATURE_READ, "See what it is made of, and what of it", lineage)
         .at(Method::POST, CHECK, &FEATURE_WRITE, "Compare latest values with history", check)
+        .at(Method::GET, CHECK, &FEATURE_READ, "See what was found when they were compared", last)
         .into()
 }
 
@@ -37,10 +40,6 @@ pub(crate) fn routes(features: Arc<Features>, places: Places) -> Vec<Endpoint> {
 struct At {
     name: String,
 }
-
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-struct Nothing {}
 
 /// A name that nothing can have is that of nothing, for whoever may ask.
 async fn named(call: &Call, text: &str) -> Result<FeatureName> {
@@ -76,4 +75,9 @@ async fn lineage(s: Arc<Features>, call: Call, at: At, _: Nothing) -> Result<Vie
 async fn check(s: Arc<Features>, call: Call, at: At, wanted: Check) -> Result<Skew> {
     let name = named(&call, &at.name).await?;
     s.check_view(&call.ctx, &call.place, &name, wanted).await
+}
+
+async fn last(s: Arc<Features>, call: Call, at: At, _: Nothing) -> Result<LastCheck> {
+    let name = named(&call, &at.name).await?;
+    s.last_check(&call.ctx, &call.place, &name).await
 }

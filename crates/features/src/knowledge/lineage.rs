@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::definition::form::{Form, Noun, Origin, SourceForm};
+use crate::definition::form::{Form, Noun, Origin, SourceForm, ViewForm};
 use crate::name::FeatureName;
 use crate::training::{self, TrainingSetId};
 use crate::{FEATURE_READ, Features, TRAINING_SET_READ};
@@ -30,6 +30,16 @@ pub struct LoggedRun {
     /// Ids of logged models.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
+    /// Versions of registered models that came of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub versions: Vec<ModelVersion>,
+}
+
+/// A version of a registered model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ModelVersion {
+    pub name: String,
+    pub version: String,
 }
 
 /// Finds runs by what they logged as their inputs. What keeps runs stands beside this crate.
@@ -58,6 +68,9 @@ pub struct Up {
     pub entities: Vec<FeatureName>,
     /// Its source, and the one with the rows from before.
     pub sources: Vec<SourceNode>,
+    /// Of a view on demand: the views that it is computed from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub views: Vec<FeatureName>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -73,6 +86,9 @@ pub struct SourceNode {
 pub struct Down {
     /// Services whose latest version has it.
     pub services: Vec<FeatureName>,
+    /// Views on demand whose latest version is computed from it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub views: Vec<FeatureName>,
     /// Training sets, the newest first.
     pub training_sets: Vec<SetNode>,
     /// Datasets that those sets were registered as.
@@ -114,12 +130,18 @@ impl Features {
             }
             source = one.origin.batch();
         }
+        up.views = inputs_of(view.form());
+        up.views.retain(|name| seen(Noun::View, name));
         let mut down = Down::default();
         for one in catalog.all().filter(|it| ctx.allows(&FEATURE_READ, &it.resource(project))) {
-            if let Form::Service(form) = &one.definition
-                && form.picks.iter().any(|pick| pick.view == *name)
-            {
-                down.services.push(one.name.clone());
+            match &one.definition {
+                Form::Service(form) if form.picks.iter().any(|pick| pick.view == *name) => {
+                    down.services.push(one.name.clone());
+                }
+                Form::View(form) if inputs_of(form).contains(name) => {
+                    down.views.push(one.name.clone());
+                }
+                _ => {}
             }
         }
         if ctx.allows(&TRAINING_SET_READ, &project.resource()) {
@@ -127,7 +149,7 @@ impl Features {
             let read = move |tx: &mut Tx<'_>| training::store::of_view(tx, id, &wanted, SETS);
             for (set, view_version, digest) in self.db().read(read).await? {
                 // A set has other views beside this one: whoever may not know of one does not see it.
-                if self.training_set(ctx, project, set).await.is_ok() {
+                if self.may_see_set(ctx, project, set).await? {
                     down.training_sets.push(SetNode { id: set, view_version, digest });
                 }
             }
@@ -154,4 +176,11 @@ impl Features {
         }
         Ok(ViewLineage { view: name.clone(), version: view.version(), up, down })
     }
+}
+
+/// The views that one on demand is computed from, each once.
+fn inputs_of(view: &ViewForm) -> Vec<FeatureName> {
+    let inputs = view.inputs().iter().filter_map(|input| input.feature.as_ref());
+    let names: BTreeSet<FeatureName> = inputs.map(|feature| feature.view.clone()).collect();
+    names.into_iter().collect()
 }

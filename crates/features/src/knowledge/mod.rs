@@ -7,6 +7,7 @@
 //! | [`profile`] | statistics of a view's columns, counted when asked for |
 //! | [`lineage`] | up to sources; down to services, training sets, datasets, runs and models |
 //! | [`skew`] | the latest values beside what history says of the same moment |
+//! | [`watch`] | the same again and again, and what was found last |
 //!
 //! Must hold: an incident begins once and ends once, whichever server notices. What a caller may not
 //! read is left out of what is known as well.
@@ -18,11 +19,12 @@ pub mod metrics;
 pub mod profile;
 pub mod skew;
 pub(crate) mod store;
+pub mod watch;
 
 use falaj_base::{Error, Result, code};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-pub use lineage::{LoggedRun, RunsOfDatasets};
+pub use lineage::{LoggedRun, ModelVersion, RunsOfDatasets};
 
 /// How many whole histories are read at a time to learn something about them: whoever asks can read
 /// no more of them than training sets are made at once.

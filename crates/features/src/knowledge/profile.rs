@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use falaj_base::{Ctx, Error, Result, Timestamp, code};
-use falaj_catalog::statistics::{ColumnStatistics, Profile};
+use falaj_catalog::statistics::{ColumnStatistics, Profile, Statistics};
 use falaj_governance::tenancy::Project;
 use falaj_store::db::Tx;
 use falaj_store::objects::{Expected, Objects};
@@ -18,6 +18,7 @@ use serde_json::json;
 use super::store::{self, Kept, STATISTICS};
 use crate::definition::columns::readable_columns;
 use crate::definition::{Catalog, ViewVersion};
+use crate::erase::store as erasures;
 use crate::history::log;
 use crate::name::FeatureName;
 use crate::source::{Origins, Stop, blocking};
@@ -59,20 +60,22 @@ impl Features {
         let resource = view.resource(project);
         ctx.authorize(&FEATURE_WRITE, &resource).await?;
         let _place = self.looking().begin()?;
-        let until = self.db().read(log::end).await?;
+        let id = project.id;
+        let begin = move |tx: &mut Tx<'_>| Ok((log::end(tx)?, erasures::last_of(tx, id)?));
+        let (until, erased) = self.db().read(begin).await?;
         let origins = Origins { features: self, ctx, project, until };
         let (history, _) = origins.open(&view).await?;
         let stopped = Arc::new(AtomicBool::new(false));
         let _guard = StopOnDrop(stopped.clone());
         let stop = Stop { stopped, deadline: Instant::now() + self.config().max_time.get() };
         let columns = schema::rows(view.form());
-        let profile = blocking(move || {
+        let (profile, bytes) = blocking(move || {
             let mut profile = Profile::new(&columns);
             history.rows_from(0, &stop, |batch, _| profile.add(batch))?;
-            Ok(profile)
+            let bytes = profile.to_bytes()?;
+            Ok((profile, bytes))
         })
         .await?;
-        let bytes = profile.to_bytes()?;
         if bytes.len() as u64 > MOST {
             let text =
                 format!("the statistics take more than {MOST} bytes: the view has many columns");
@@ -83,10 +86,15 @@ impl Features {
         let staged =
             self.objects().upload(project.tenant_id, &project.zone, pieces, expected).await?;
         let (blob, rows) = (staged.blob, profile.rows());
-        let (ctx_, view_) = (ctx.clone(), view.clone());
+        let (ctx_, view_, of) = (ctx.clone(), view.clone(), project.id);
         let write = move |tx: &mut Tx<'_>| {
             let (id, owner) = (view_.id(), view_.id().to_string());
             tx.lock(&format!("{STATISTICS}/{id}"))?;
+            // What was read before may have had rows that are erased by now.
+            if erasures::last_of(tx, of)? != erased {
+                let text = "an entity was erased while the rows were counted: ask again";
+                return Err(Error::new(&code::CHANGED, text));
+            }
             if let Some(old) = store::statistics(tx, id)? {
                 Objects::detach(tx, old.blob, STATISTICS, &owner)?;
             }
@@ -105,7 +113,8 @@ impl Features {
             self.objects().discard(blob).await;
         }
         let catalog = self.catalog(project.id).await?;
-        Ok(told(ctx, (project, &catalog), &view, &profile, kept?))
+        let shown = blocking(move || Ok(profile.shown())).await?;
+        Ok(told(ctx, (project, &catalog), &view, shown, kept?))
     }
 
     /// The statistics that were counted last.
@@ -132,7 +141,8 @@ impl Features {
             bytes.extend_from_slice(&piece);
         }
         let catalog = self.catalog(project.id).await?;
-        Ok(told(ctx, (project, &catalog), &view, &Profile::from_bytes(&bytes)?, kept))
+        let shown = blocking(move || Ok(Profile::from_bytes(&bytes)?.shown())).await?;
+        Ok(told(ctx, (project, &catalog), &view, shown, kept))
     }
 }
 
@@ -140,10 +150,9 @@ fn told(
     ctx: &Ctx,
     at: (&Project, &Catalog),
     view: &ViewVersion,
-    profile: &Profile,
+    mut shown: Statistics,
     kept: Kept,
 ) -> ViewStatistics {
-    let mut shown = profile.shown();
     let readable = readable_columns(ctx, &FEATURE_READ, at, view);
     shown.columns.retain(|column| readable(&column.name));
     ViewStatistics {

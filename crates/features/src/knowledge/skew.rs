@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-use super::store;
+use super::{store, watch};
 use crate::definition::ViewVersion;
 use crate::definition::form::Pick;
 use crate::history::log;
@@ -31,8 +31,8 @@ use crate::training::{Chosen, What, Work};
 use crate::{FEATURE_WRITE, Features, schema};
 
 /// Entities that are compared, and at most.
-const ENTITIES: usize = 1000;
-const MOST: usize = 10_000;
+pub(super) const ENTITIES: usize = 1000;
+pub(crate) const MOST: usize = 10_000;
 /// Values of each feature that are shown.
 const SAMPLES: usize = 5;
 /// The column of moments, which no key can be called.
@@ -51,7 +51,7 @@ pub struct Check {
 }
 
 /// What was found.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Skew {
     pub view: FeatureName,
     pub version: i64,
@@ -68,15 +68,17 @@ pub struct Skew {
 }
 
 /// A feature whose values differ.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FeatureSkew {
     pub feature: FeatureName,
     pub mismatches: u64,
+    /// Some of them, for whoever compared; they are not kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Mismatch>,
 }
 
 /// A value that differs.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Mismatch {
     /// The entity.
     pub key: Json,
@@ -105,8 +107,7 @@ impl Features {
         wanted: Check,
     ) -> Result<Skew> {
         let view = self.readable_view(ctx, project, name).await?;
-        let resource = view.resource(project);
-        ctx.authorize(&FEATURE_WRITE, &resource).await?;
+        ctx.authorize(&FEATURE_WRITE, &view.resource(project)).await?;
         let count = wanted.entities.unwrap_or(ENTITIES);
         if count == 0 || count > MOST {
             return Err(Error::invalid("entities", count, format!("1 to {MOST}")));
@@ -116,6 +117,18 @@ impl Features {
             return Err(Error::invalid("threshold", threshold, "0 to 1"));
         }
         let _place = self.looking().begin()?;
+        self.compared(ctx, project, view, (count, threshold)).await
+    }
+
+    /// Compares, and puts down what was found. Whoever calls has authorised it.
+    pub(super) async fn compared(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        view: ViewVersion,
+        (count, threshold): (usize, f64),
+    ) -> Result<Skew> {
+        let resource = view.resource(project);
         let stopped = Arc::new(AtomicBool::new(false));
         let _guard = StopOnDrop(stopped.clone());
         let stop = Stop { stopped, deadline: Instant::now() + self.config().max_time.get() };
@@ -123,14 +136,14 @@ impl Features {
         let entities = keys.first().map_or(0, |(_, _, values)| values.len());
         let (at, online) = self.served(ctx, project, &view, &keys).await?;
         let offline = self.remembered(ctx, project, &view, &keys, at, stop).await?;
-        let features = compared(&view, &keys, &online, &offline)?;
+        let features = differing(&view, &keys, &online, &offline)?;
         let compared = (entities * view.form().fields.len()) as u64;
         let mismatches = features.iter().map(|it| it.mismatches).sum();
         #[allow(clippy::cast_precision_loss, reason = "a share")]
         let above = compared > 0 && mismatches as f64 / compared as f64 > threshold;
         let version = view.version();
         let skew = Skew {
-            view: name.clone(),
+            view: view.name().clone(),
             version,
             at,
             entities,
@@ -144,6 +157,7 @@ impl Features {
         let write = move |tx: &mut Tx<'_>| {
             tx.lock(&format!("feature-skew/{}", view.id()))?;
             let before = store::put_skew(tx, view.id(), (compared, mismatches, above))?;
+            watch::put(tx, view.id(), &told)?;
             let counts: BTreeMap<_, _> =
                 told.features.iter().map(|it| (it.feature.to_string(), it.mismatches)).collect();
             let event = json!({
@@ -323,7 +337,7 @@ fn shown(value: &Value) -> Json {
     serde_json::from_slice(&out).unwrap_or(Json::Null)
 }
 
-fn compared(
+fn differing(
     view: &ViewVersion,
     keys: &Keys,
     online: &[Vec<Value>],

@@ -2,6 +2,7 @@
 
 use falaj_base::{BlobId, Result, Timestamp};
 use falaj_store::db::{Row, Tx, params};
+use falaj_store::objects::Objects;
 
 use crate::definition::VersionId;
 use crate::history::Position;
@@ -114,6 +115,28 @@ pub(super) fn put_statistics(
         &params![view, rows, kept.blob, kept.at, &kept.made_by],
     )
     .map(drop)
+}
+
+/// Drops what is known of the values of views, and looks for how fresh they are anew; tells how many
+/// had statistics.
+pub(crate) fn forget(tx: &mut Tx<'_>, views: &[VersionId]) -> Result<u64> {
+    let mut dropped = 0;
+    for view in views {
+        tx.lock(&format!("{STATISTICS}/{view}"))?;
+        if let Some(kept) = statistics(tx, *view)? {
+            Objects::detach(tx, kept.blob, STATISTICS, &view.to_string())?;
+            tx.execute("DELETE FROM feature_statistics WHERE view = $1", &params![*view])?;
+            dropped += 1;
+        }
+        super::watch::forget(tx, *view)?;
+        let start = Position::START;
+        tx.execute(
+            "UPDATE feature_freshness SET newest_event = NULL, newest_known = NULL, tx = $2,
+                 seq = $3, read_at = 0 WHERE view = $1",
+            &params![*view, start.tx, start.seq],
+        )?;
+    }
+    Ok(dropped)
 }
 
 /// Puts down what a comparison of both stores found; whether the one before was above its threshold.

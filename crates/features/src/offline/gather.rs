@@ -277,6 +277,7 @@ fn bytes(column: &dyn Array, from: usize, to: usize) -> usize {
             let (from, to) = between(list.value_offsets());
             own + bytes(list.values(), from, to)
         }
+        DataType::Decimal128(..) => 2 * own,
         // The kinds of features are these and numbers.
         _ => own,
     }

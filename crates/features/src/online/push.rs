@@ -20,7 +20,7 @@ use crate::definition::{Catalog, ViewVersion, resource, shown};
 use crate::history::{Position, Rows, append, log};
 use crate::name::FeatureName;
 use crate::schema;
-use crate::source::blocking;
+use crate::source::aside;
 use crate::{FEATURE_WRITE, Features};
 
 /// Where rows are pushed to.
@@ -378,12 +378,4 @@ impl Keep {
         }
         Ok(places)
     }
-}
-
-/// Does what takes a while on a thread that may.
-async fn aside<T: Send + 'static>(
-    long: bool,
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    if long { blocking(work).await } else { work() }
 }

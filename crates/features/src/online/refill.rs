@@ -6,6 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
 use falaj_base::{Error, Result, code};
+use falaj_catalog::blob::BlobRanges;
 use falaj_online::{Batch, Online};
 use falaj_store::db::Tx;
 use falaj_tables::{Limits, Part, Ranges, Table};
@@ -15,7 +16,7 @@ use super::rows::pack_all;
 use super::shape::Shape;
 use super::shelf::Shelf;
 use crate::history::segment::{self, KNOWN, OfView, PLACE};
-use crate::source::{BlobRanges, blocking};
+use crate::source::blocking;
 use crate::transform::tiles;
 
 /// Rows that are read at a time.
@@ -68,8 +69,7 @@ fn is_of_the_file(error: &Error) -> bool {
 }
 
 /// Adds the rows of a file to the tiles of a view, in their order.
-async fn add_windows(store: &Online, shape: &Shape, ranges: Arc<dyn Ranges>) -> Result<()> {
-    let ready = shape.windows().ok_or_else(|| Error::internal("no windows"))?;
+async fn add_windows(store: &Online, shape: &Arc<Shape>, ranges: Arc<dyn Ranges>) -> Result<()> {
     let (give, mut take) = mpsc::channel::<RecordBatch>(1);
     let reading = blocking(move || {
         let table = Table::open(ranges, Limits::default())?;
@@ -84,7 +84,7 @@ async fn add_windows(store: &Online, shape: &Shape, ranges: Arc<dyn Ranges>) -> 
         let mut last = (0, 0);
         while let Some(records) = take.recv().await {
             let stamps = stamps(&records, &mut last)?;
-            tiles::follow(store, shape, ready, &records, |row| stamps[row]).await?;
+            tiles::follow(store, shape, records, stamps).await?;
         }
         Ok::<(), Error>(())
     };

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, BooleanBuilder, PrimitiveBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Float32Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int32Type, Int64Type,
+    TimestampMicrosecondType,
 };
 use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, TimestampMicrosecondArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
@@ -165,6 +166,7 @@ pub(crate) fn size(value: &Value) -> usize {
         Value::String(text) => 4 + text.len(),
         Value::Bytes(bytes) => 4 + bytes.len(),
         Value::List(items) => 4 + items.iter().map(size).sum::<usize>(),
+        Value::Decimal(..) => 16,
         _ => 8,
     }
 }
@@ -195,6 +197,12 @@ fn one(column: &dyn Array, row: usize, scalar: Scalar) -> Result<Value> {
         Scalar::Float32 => number::<Float32Type>(column, row).map(Value::Float32),
         Scalar::Float64 => number::<Float64Type>(column, row).map(Value::Float64),
         Scalar::Timestamp => number::<TimestampMicrosecondType>(column, row).map(Value::Timestamp),
+        Scalar::Date => number::<Date32Type>(column, row).map(Value::Date),
+        Scalar::Decimal(of) => {
+            let alike = *column.data_type() == schema::arrow(Kind::One(scalar));
+            let steps = number::<Decimal128Type>(column, row).filter(|_| alike);
+            steps.map(|steps| Value::Decimal(steps, of))
+        }
         Scalar::String => {
             column.as_string_opt::<i32>().map(|all| Value::String(all.value(row).to_owned()))
         }
@@ -253,6 +261,18 @@ fn flat<'a>(scalar: Scalar, values: impl Iterator<Item = &'a Value>) -> ArrayRef
             PrimitiveBuilder::<TimestampMicrosecondType>::new().with_data_type(schema::moment()),
             Timestamp, it => *it
         ),
+        Scalar::Date => built!(PrimitiveBuilder::<Date32Type>::new(), Date, it => *it),
+        Scalar::Decimal(_) => {
+            let kind = schema::arrow(Kind::One(scalar));
+            let mut builder = PrimitiveBuilder::<Decimal128Type>::new().with_data_type(kind);
+            for value in values {
+                match value {
+                    Value::Decimal(steps, _) => builder.append_value(*steps),
+                    _ => builder.append_null(),
+                }
+            }
+            Arc::new(builder.finish())
+        }
     }
 }
 
@@ -262,6 +282,7 @@ mod tests {
 
     #[test]
     fn values_survive_a_column() {
+        let of = falaj_online::Decimal::new(38, 2).unwrap();
         let text = |text: &str| Value::String(text.to_owned());
         let table = [
             (Kind::One(Scalar::Bool), vec![Value::Bool(true), Value::Null]),
@@ -278,6 +299,12 @@ mod tests {
             ),
             (Kind::List(Scalar::Int64), vec![Value::List(vec![Value::Int64(4)])]),
             (Kind::List(Scalar::Timestamp), vec![Value::List(vec![Value::Timestamp(7)])]),
+            (Kind::One(Scalar::Date), vec![Value::Date(-1), Value::Null]),
+            (Kind::One(Scalar::Decimal(of)), vec![Value::Decimal(-1250, of), Value::Null]),
+            (
+                Kind::List(Scalar::Decimal(of)),
+                vec![Value::List(vec![Value::Decimal(i128::from(i64::MAX), of)]), Value::Null],
+            ),
         ];
         for (kind, values) in table {
             let column = column(kind, &values).unwrap();

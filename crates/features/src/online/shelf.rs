@@ -32,6 +32,7 @@ use crate::definition::store::by_id;
 use crate::definition::{VersionId, ViewVersion};
 use crate::erase;
 use crate::history::{Entry, Position, home, log, read_since};
+use crate::source::aside;
 use crate::transform::tiles;
 
 /// The file in the data directory.
@@ -42,6 +43,8 @@ const EVERY: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_millis(10);
 /// The most views and applied pushes that are remembered.
 const REMEMBERED: usize = 10_000;
+/// Bytes of a push that is unpacked where it is read.
+const SHORT: usize = 4 << 10;
 
 /// The store and what is known about it. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -245,7 +248,7 @@ impl Shelf {
                 continue;
             }
             let Some(last) = entries.last().map(|entry| entry.position) else { break };
-            for entry in &entries {
+            for entry in entries {
                 let known = self.applied().beyond.contains(&entry.position);
                 if !known {
                     self.replay(store, entry).await?;
@@ -274,18 +277,21 @@ impl Shelf {
         applied.beyond.retain(|position| *position > at);
     }
 
-    async fn replay(&self, store: &Online, entry: &Entry) -> Result<()> {
+    async fn replay(&self, store: &Online, entry: Entry) -> Result<()> {
         let shape = self.by_number(entry.view).await?;
-        let log = place(entry.position);
-        if let Some(ready) = shape.windows() {
-            let (at, batch) = (entry.at.micros(), entry.batch()?);
-            let stamp = |row: usize| (at, log, u32::try_from(row).unwrap_or(u32::MAX));
-            let added = tiles::follow(store, &shape, ready, &batch, stamp).await;
-            return added.or_else(|error| passed_over(entry, error));
+        let (view, position, at) = (entry.view, entry.position, entry.at.micros());
+        let (log, much) = (place(position), entry.size() > SHORT);
+        let passed = |error: Error| passed_over((view, position), error);
+        if shape.windows().is_some() {
+            let batch = aside(much, move || entry.batch()).await?;
+            let row = |row: usize| (at, log, u32::try_from(row).unwrap_or(u32::MAX));
+            let places = (0..batch.num_rows()).map(row).collect();
+            return tiles::follow(store, &shape, batch, places).await.or_else(passed);
         }
-        match pack(&shape, &entry.batch()?, entry.at.micros(), log) {
+        let batch = aside(much, move || Ok(pack(&shape, &entry.batch()?, at, log))).await?;
+        match batch {
             Ok(batch) => store.apply(batch).await.map(drop),
-            Err(error) => passed_over(entry, error),
+            Err(error) => passed(error),
         }
     }
 
@@ -374,11 +380,10 @@ impl Shelf {
 }
 
 /// What a push says was computed when it was kept; should that no longer be so, the others go on.
-fn passed_over(entry: &Entry, error: Error) -> Result<()> {
+fn passed_over((view, place): (VersionId, Position), error: Error) -> Result<()> {
     if error.kind().is_ours() {
         return Err(error);
     }
-    let (view, place) = (entry.view, entry.position);
     tracing::error!(%view, ?place, error = error.chain(), "a push cannot be computed any more");
     Ok(())
 }

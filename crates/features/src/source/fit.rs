@@ -13,8 +13,9 @@ use falaj_base::{Error, Result};
 /// Whether a column of one type can be taken for another.
 pub(crate) fn fits(from: &Type, to: &Type) -> bool {
     use Type::{
-        Binary, Float16, Float32, Float64, Int8, Int16, Int32, Int64, LargeBinary, LargeList,
-        LargeUtf8, List, Timestamp, UInt8, UInt16, UInt32, UInt64, Utf8,
+        Binary, Decimal32, Decimal64, Decimal128, Float16, Float32, Float64, Int8, Int16, Int32,
+        Int64, LargeBinary, LargeList, LargeUtf8, List, Timestamp, UInt8, UInt16, UInt32, UInt64,
+        Utf8,
     };
     match (from, to) {
         _ if from == to => true,
@@ -24,6 +25,11 @@ pub(crate) fn fits(from: &Type, to: &Type) -> bool {
         | (Utf8 | LargeUtf8, Utf8)
         | (Binary | LargeBinary, Binary)
         | (Timestamp(..), Timestamp(..)) => true,
+        // As many digits before the point, and behind it, or more.
+        (Decimal32(p, s) | Decimal64(p, s) | Decimal128(p, s), Decimal128(precision, scale)) => {
+            let before = |precision: u8, scale: i8| i16::from(precision) - i16::from(scale);
+            s <= scale && before(*p, *s) <= before(*precision, *scale)
+        }
         (List(from) | LargeList(from), List(to)) => fits(from.data_type(), to.data_type()),
         _ => false,
     }
@@ -70,6 +76,16 @@ mod tests {
             (Type::Boolean, Type::Int64, false),
             (Type::LargeUtf8, Type::Utf8, true),
             (Type::Int64, moment(), false),
+            (Type::Decimal128(5, 2), Type::Decimal128(5, 2), true),
+            (Type::Decimal128(5, 2), Type::Decimal128(7, 3), true),
+            (Type::Decimal128(5, 2), Type::Decimal128(5, 3), false),
+            (Type::Decimal128(5, 2), Type::Decimal128(5, 1), false),
+            (Type::Decimal256(40, 2), Type::Decimal128(38, 2), false),
+            (Type::Decimal128(5, 2), Type::Float64, false),
+            (Type::Float64, Type::Decimal128(38, 10), false),
+            (Type::Date32, Type::Date32, true),
+            (Type::Date32, moment(), false),
+            (moment(), Type::Date32, false),
         ] {
             assert_eq!(fits(&from, &to), fine, "{from} {to}");
         }

@@ -8,7 +8,6 @@
 //!
 //! Not here: which row answers (`offline`).
 
-mod blob;
 pub(crate) mod declared;
 mod files;
 mod fit;
@@ -23,10 +22,9 @@ mod rows_of;
 mod spool;
 mod window;
 
-pub(crate) use blob::BlobRanges;
 pub(crate) use fit::{fit, fits};
 pub(crate) use history::{Go, History, Step, Stop};
 pub use objects::{FoundObject, ProjectObjects};
-pub(crate) use open::{Origins, SourceRead, blocking};
-pub(crate) use roots::{Roots, database_of, root_of};
+pub(crate) use open::{Origins, SourceRead, aside, blocking};
+pub(crate) use roots::{Roots, database_of, root_of, source_zones};
 pub(crate) use window::bounds;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use falaj_base::{Ctx, Error, Name, Result, hex};
+use falaj_catalog::blob::BlobRanges;
 use falaj_catalog::version::Which;
 use falaj_governance::residency::Residency;
 use falaj_governance::tenancy::Project;
@@ -12,7 +13,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
-use super::blob::BlobRanges;
 use super::history::{History, Piece};
 use super::roots::{database_of, root_of};
 use super::rows_of::RowsOf;
@@ -250,6 +250,14 @@ impl Origins<'_> {
 fn opened(name: &str, source: impl Into<falaj_tables::Source>) -> Result<Table> {
     Table::open(source, Limits::default())
         .map_err(|error| Error::invalid(name, error.message(), "a Parquet file that can be read"))
+}
+
+/// Does what takes a while on a thread that may; what does not, here.
+pub(crate) async fn aside<T: Send + 'static>(
+    long: bool,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    if long { blocking(work).await } else { work() }
 }
 
 pub(crate) async fn blocking<T: Send + 'static>(

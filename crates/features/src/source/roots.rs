@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use falaj_base::{Error, Result};
+use falaj_base::{Error, Name, Result};
 use falaj_governance::tenancy::Project;
-use falaj_lake::{Bucket, BucketConfig, Folder, Place};
+use falaj_lake::{Bucket, Folder, Place};
+use falaj_store::objects::BucketConfig;
 
 use crate::config::{FeaturesConfig, SourceDatabase, SourceRoot};
+use crate::definition::form::{Origin, SourceForm};
 
 /// Places that were opened, by the number of their root in the configuration.
 #[derive(Default)]
@@ -46,8 +48,12 @@ impl Roots {
             allow_http: root.allow_http,
             timeout: config.s3_timeout.get(),
             retries: config.s3_retries,
+            retry_for: Some(config.s3_timeout.get().saturating_mul(2)),
+            setting: "features.source_roots.url",
         };
-        let opened: Arc<dyn Place> = Arc::new(Bucket::open(root.name.as_str(), &bucket)?);
+        let (store, prefix) = bucket.open()?;
+        let opened: Arc<dyn Place> =
+            Arc::new(Bucket::new(root.name.as_str(), Arc::new(store), prefix));
         if let Some(number) = number {
             lock().insert(number, opened.clone());
         }
@@ -94,7 +100,30 @@ pub(crate) fn database_of<'a>(
     })
 }
 
-fn may(project: &Project, tenant: &falaj_base::Name, only: Option<&falaj_base::Name>) -> bool {
+/// The zones that the rows of a source lie in, where the configuration tells: of what it names, and of
+/// the source with the rows from before.
+pub(crate) fn source_zones(
+    config: &FeaturesConfig,
+    project: &Project,
+    source: &SourceForm,
+) -> Result<Vec<Name>> {
+    let (mut zones, mut next) = (Vec::new(), Some(source));
+    while let Some(source) = next {
+        zones.extend(match &source.origin {
+            Origin::Files { path } | Origin::Delta { path, .. } | Origin::Iceberg { path, .. } => {
+                root_of(config, project, path)?.zone.clone()
+            }
+            Origin::Postgres { database, .. } => {
+                database_of(config, project, database)?.zone.clone()
+            }
+            _ => None,
+        });
+        next = source.origin.batch();
+    }
+    Ok(zones)
+}
+
+fn may(project: &Project, tenant: &Name, only: Option<&Name>) -> bool {
     *tenant == project.tenant && only.is_none_or(|only| *only == project.name)
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use falaj_base::{BlobId, ByteSize, Error, Result, code, hex};
+use falaj_catalog::blob::BlobRanges;
 use falaj_governance::tenancy::Project;
 use falaj_store::objects::{Expected, Objects};
 use falaj_tables::{Limits, Ranges, Table};
@@ -12,7 +13,6 @@ use futures::{Stream, StreamExt};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::blob::BlobRanges;
 use super::open::blocking;
 
 /// How often it is said that the file is still needed: well within any grace.

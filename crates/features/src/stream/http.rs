@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use falaj_base::{Ctx, Error, Page, PageQuery, Resource, Result};
 use falaj_governance::tenancy::Project;
+use falaj_mlflow::asked::{Pages, not_a_page};
 use falaj_mlflow::{Api, Call, Places};
 use falaj_store::db::Tx;
 use falaj_store::record::AuditEntry;
@@ -19,7 +20,6 @@ use crate::definition::columns::all_column_resources;
 use crate::definition::form::Noun;
 use crate::definition::{Catalog, Definition, resource, shown};
 use crate::name::FeatureName;
-use crate::pages::{Pages, not_a_page};
 use crate::{FEATURE_QUARANTINE, FEATURE_READ, Features};
 
 pub(crate) fn routes(features: Arc<Features>, places: Places) -> Vec<Endpoint> {
@@ -54,11 +54,9 @@ struct Asked {
 }
 
 async fn quarantine(s: Arc<Features>, call: Call, asked: Asked) -> Result<Page<Quarantined>> {
-    let size = asked.page_size.map(|size| {
-        u32::try_from(size).map_err(|_| Error::invalid("page_size", size, "1 to 1000"))
-    });
-    let query = PageQuery { page_size: size.transpose()?, page_token: asked.page_token };
-    s.quarantined(&call.ctx, &call.place, asked.source.as_deref(), query).await
+    let Asked { source, page_size, page_token } = asked;
+    let query = Pages { page_size, page_token }.query()?;
+    s.quarantined(&call.ctx, &call.place, source.as_deref(), query).await
 }
 
 impl Features {

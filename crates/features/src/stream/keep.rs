@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use falaj_base::{Ctx, Error, Name, Resource, Result, Timestamp, code};
+use falaj_governance::residency::Residency;
 use falaj_governance::tenancy::Project;
 use falaj_store::db::{Tx, params};
 use falaj_store::lease::Lease;
@@ -152,6 +153,8 @@ pub(super) struct Keep {
     pub(super) loads: Vec<Load>,
     pub(super) bad: Vec<BadRecord>,
     pub(super) max_quarantined: usize,
+    /// Where the stream's servers lie, if not where the project does.
+    pub(super) stream_zone: Option<Name>,
     /// Where the online store lies.
     pub(super) online_zone: Option<Name>,
 }
@@ -166,6 +169,10 @@ impl Keep {
         let sql = "SELECT value FROM epoch WHERE id = $1";
         if tx.query_one(sql, &params![EPOCH])?.get::<u64>("value")? != self.epoch {
             return Err(changed("the definitions changed while records were read"));
+        }
+        // Rules change while a stream is read: what a step brings is asked about with that step.
+        if let Some(zone) = &self.stream_zone {
+            Residency::require(tx, zone, &self.project.zone)?;
         }
         if !store::advance(tx, &self.key, &self.step)? {
             return Err(changed("another has read the partition meanwhile"));

@@ -3,6 +3,7 @@
 //! ```text
 //! spec    what a source says about its stream
 //! record  a record of JSON as the rows of its views, or why not
+//! whose   whose a record is that is no row
 //! keep    rows, bad records and the offset behind them, in one transaction
 //! reader  one partition: read, keep, again
 //! keeper  which partitions there are, and who reads them
@@ -31,11 +32,14 @@ mod status;
 pub(crate) mod store;
 #[cfg(test)]
 mod tests;
+mod whose;
 
 pub use config::{QuarantineConfig, check};
 pub(crate) use keeper::{Streams, worker};
 pub use metrics::StreamCollector;
 pub use quarantine::Quarantined;
+pub(crate) use quarantine::{Kept, kept_records, overwrite};
 pub use spec::{FieldPath, Format, OnBad, OnGap, Reading, StartAt, StreamForm, Unit};
 pub(crate) use spec::{checked, unasked};
 pub use status::{State, StreamStatus};
+pub(crate) use whose::{Keys, Whose};

@@ -102,6 +102,54 @@ pub(super) fn page(
     Ok(found)
 }
 
+/// What is kept of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) id: String,
+    /// How many bytes it had.
+    pub(crate) size: usize,
+    pub(crate) record: Vec<u8>,
+}
+
+impl Kept {
+    /// Whether that is not all of it.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.record.len() < self.size
+    }
+}
+
+/// Those of a source that were put aside by a time and of which something is kept, after one.
+pub(crate) fn kept_records(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    source: &FeatureName,
+    by: Timestamp,
+    (after, limit): (&str, usize),
+) -> Result<Vec<Kept>> {
+    let rows = tx.query(
+        "SELECT id, size, record FROM feature_quarantine
+         WHERE project = $1 AND source = $2 AND id > $3 AND at <= $4 AND record IS NOT NULL
+         ORDER BY id LIMIT $5",
+        &params![project, source.as_str(), after, by, limit],
+    )?;
+    let read = |row: &Row| {
+        Ok(Kept { id: row.get("id")?, size: row.get("size")?, record: row.get("record")? })
+    };
+    rows.iter().map(read).collect()
+}
+
+/// Overwrites the content of some records, and the reason, which may quote it; tells how many.
+pub(crate) fn overwrite(tx: &mut Tx<'_>, ids: &[String]) -> Result<u64> {
+    let mut changed = 0;
+    for id in ids {
+        changed += tx.execute(
+            "UPDATE feature_quarantine SET record = NULL, size = 0, reason = $2 WHERE id = $1",
+            &params![id, "its content was erased with an entity"],
+        )?;
+    }
+    Ok(changed)
+}
+
 /// Forgets those that were put aside before a time; tells how many.
 pub(super) fn trim(tx: &mut Tx<'_>, before: Timestamp) -> Result<u64> {
     tx.execute("DELETE FROM feature_quarantine WHERE at < $1", &params![before])

@@ -195,7 +195,12 @@ impl PartitionReader {
                     tracing::warn!(key = ?self.key, wanted, first, end, "records were gone");
                     let step = Step { from: cursor.kept, next: first, skipped, ..Step::default() };
                     let taken = Taken { step, loads: Vec::new(), bad: Vec::new(), stop: None };
-                    self.keep(lease, &defined, &mut cursor, taken).await?;
+                    match self.keep(lease, &defined, &mut cursor, taken).await {
+                        Err(error) if error.code() == &code::RESIDENCY => {
+                            return Ok(End::Stopped(State::Refused, error.message().to_owned()));
+                        }
+                        kept => kept?,
+                    }
                     continue;
                 }
                 Err(failure) => return Ok(ended(failure)),
@@ -399,6 +404,7 @@ impl PartitionReader {
             loads: loads.clone(),
             bad,
             max_quarantined: self.features.config().quarantine.max_records,
+            stream_zone: self.config.zone.clone(),
             online_zone: self.features.shelf().config().zone.clone(),
         };
         let places = self.features.db().write(move |tx| keep.write(tx)).await?;
@@ -406,7 +412,10 @@ impl PartitionReader {
         (cursor.state, cursor.noted) = (State::Running, Instant::now());
         self.gauge.kept(&step);
         for (load, (position, known)) in loads.into_iter().zip(places) {
-            let batch = pack(&load.shape, load.rows.batch(), known.micros(), place(position))?;
+            let packed = blocking(move || {
+                pack(&load.shape, load.rows.batch(), known.micros(), place(position))
+            });
+            let batch = packed.await?;
             if let Err(error) = self.features.shelf().pushed(batch, position).await {
                 // They are in the log, and are applied as soon as the store answers.
                 tracing::debug!(error = error.chain(), "rows are not online yet");

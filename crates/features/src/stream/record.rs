@@ -51,8 +51,9 @@ struct ViewMapping {
     columns: Vec<ColumnMapping>,
 }
 
-#[derive(Debug)]
-struct ColumnMapping {
+/// Where a record has the values of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ColumnMapping {
     name: String,
     kind: Kind,
     from: Where,
@@ -66,7 +67,7 @@ enum Role {
     Event,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Where {
     Name(String),
     Pointer(String),
@@ -107,11 +108,8 @@ impl Mapping {
         limits: Limits,
     ) -> Self {
         let map = |(view, shape): (ViewVersion, Arc<Shape>)| {
-            let column = |name: &str, kind: Kind, role: Role| {
-                let mapped = fields.iter().find(|(column, _)| column.as_str() == name);
-                let from = mapped.map_or(Where::Name(name.to_owned()), |(_, path)| Where::of(path));
-                ColumnMapping { name: name.to_owned(), kind, from, role }
-            };
+            let column =
+                |name: &str, kind: Kind, role| ColumnMapping::new(name, (kind, role), fields);
             let keys = shape.keys.iter().map(|(name, kind)| column(name, *kind, Role::Key));
             let fields = shape.columns.iter().map(|(name, kind)| column(name, *kind, Role::Field));
             let time = Kind::One(Scalar::Timestamp);
@@ -192,7 +190,26 @@ impl Mapping {
 }
 
 impl ColumnMapping {
-    fn read(&self, record: &Record, json: &Json) -> Result<Value> {
+    fn new(
+        name: &str,
+        (kind, role): (Kind, Role),
+        fields: &BTreeMap<FeatureName, FieldPath>,
+    ) -> Self {
+        let mapped = fields.iter().find(|(column, _)| column.as_str() == name);
+        let from = mapped.map_or(Where::Name(name.to_owned()), |(_, path)| Where::of(path));
+        Self { name: name.to_owned(), kind, from, role }
+    }
+
+    /// Where a join key is found.
+    pub(super) fn key_of(
+        name: &str,
+        kind: Kind,
+        fields: &BTreeMap<FeatureName, FieldPath>,
+    ) -> Self {
+        Self::new(name, (kind, Role::Key), fields)
+    }
+
+    pub(super) fn read(&self, record: &Record, json: &Json) -> Result<Value> {
         let wrong = |found: &dyn std::fmt::Display, allowed: &str| {
             Err(Error::invalid(&self.name, found, allowed))
         };
@@ -239,7 +256,11 @@ impl ColumnMapping {
         let text = std::str::from_utf8(key);
         let text = text.map_err(|_| Error::invalid(&self.name, "no text", "a key of UTF-8"))?;
         let scalar = self.kind.scalar();
-        if matches!(scalar, Scalar::String | Scalar::Bytes | Scalar::Timestamp) {
+        let plain = matches!(
+            scalar,
+            Scalar::String | Scalar::Bytes | Scalar::Timestamp | Scalar::Date | Scalar::Decimal(_)
+        );
+        if plain {
             return Ok(Json::String(text.to_owned()));
         }
         let read = serde_json::from_str(text);

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{
-    BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder,
-};
-use arrow_array::{ArrayRef, RecordBatch, TimestampMicrosecondArray};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{Field, Schema};
 use falaj_base::{Error, Result};
 use falaj_online::value::{Kind, Scalar, Value};
 use serde_json::Value as Json;
 
+use crate::online::column_of;
 use crate::schema;
 
 /// A table of columns; those whose kind is known are read as such, the others as what their values
@@ -59,7 +57,7 @@ fn looks(name: &str, values: &[Json]) -> Result<Kind> {
                 Some(Scalar::Float64)
             }
             (Some(old), _) => {
-                let allowed = format!("{}, as the rows before", old.name());
+                let allowed = format!("{old}, as the rows before");
                 return Err(Error::invalid(format!("moments.{name}[{row}]"), value, allowed));
             }
         };
@@ -68,43 +66,14 @@ fn looks(name: &str, values: &[Json]) -> Result<Kind> {
 }
 
 fn column(name: &str, values: &[Json], kind: Kind) -> Result<ArrayRef> {
+    if let Kind::List(_) = kind {
+        return Err(Error::invalid(format!("moments.{name}"), kind, "a single value"));
+    }
     let read = values
         .iter()
         .enumerate()
         .map(|(row, value)| kind.read(value, || format!("moments.{name}[{row}]")));
-    let read = read.collect::<Result<Vec<Value>>>()?;
-    macro_rules! built {
-        ($builder:ident, $($pattern:pat => $value:expr),+) => {{
-            let mut builder = $builder::new();
-            for value in &read {
-                match value {
-                    $($pattern => builder.append_value($value),)+
-                    _ => builder.append_null(),
-                }
-            }
-            Arc::new(builder.finish()) as ArrayRef
-        }};
-    }
-    Ok(match schema::arrow(kind) {
-        DataType::Boolean => built!(BooleanBuilder, Value::Bool(value) => *value),
-        DataType::Int32 => {
-            let wide = built!(Int64Builder, Value::Int32(value) => i64::from(*value));
-            crate::source::fit(name, &wide, &DataType::Int32)?
-        }
-        DataType::Int64 => built!(Int64Builder, Value::Int64(value) => *value),
-        DataType::Float64 => built!(Float64Builder, Value::Float64(value) => *value),
-        DataType::Utf8 => built!(StringBuilder, Value::String(value) => value),
-        DataType::Binary => built!(BinaryBuilder, Value::Bytes(value) => value),
-        DataType::Timestamp(..) => {
-            let time = |value: &Value| match value {
-                Value::Timestamp(micros) => Some(*micros),
-                _ => None,
-            };
-            let times: TimestampMicrosecondArray = read.iter().map(time).collect();
-            Arc::new(times.with_timezone("UTC"))
-        }
-        other => return Err(Error::invalid(format!("moments.{name}"), other, "a single value")),
-    })
+    column_of(kind, &read.collect::<Result<Vec<Value>>>()?)
 }
 
 #[cfg(test)]

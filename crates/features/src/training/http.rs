@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, Request};
 use axum::response::Response;
 use falaj_base::{Error, Page, Result, code};
+use falaj_mlflow::asked::{Nothing, Pages};
 use falaj_mlflow::{Api, Call, Places};
 use falaj_web::download::Download;
 use falaj_web::{Doc, Endpoint};
@@ -16,7 +17,6 @@ use serde::Deserialize;
 
 use super::set::TrainingSet;
 use super::spec::Wanted;
-use crate::pages::Pages;
 use crate::{Features, TRAINING_SET_CREATE, TRAINING_SET_READ};
 
 const SETS: &str = "/api/features/training-sets";
@@ -57,11 +57,6 @@ async fn list(s: Arc<Features>, call: Call, asked: Pages) -> Result<Page<Trainin
 struct At {
     id: String,
 }
-
-/// Nothing to say about a training set beside its id.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-struct Nothing {}
 
 async fn show(s: Arc<Features>, call: Call, at: At, _: Nothing) -> Result<TrainingSet> {
     let id = s.training_set_id(&call.ctx, &call.place, &at.id).await?;

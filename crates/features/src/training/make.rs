@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use falaj_base::{Ctx, Error, ProjectId, Result, TenantId, hex};
+use falaj_catalog::blob::BlobRanges;
+use falaj_catalog::pipe::pipe;
 use falaj_catalog::version::Origin;
 use falaj_governance::tenancy::Project;
 use falaj_store::db::Tx;
@@ -23,14 +25,13 @@ use serde_json::json;
 
 use super::id::TrainingSetId;
 use super::join::{Join, Side};
-use super::pipe::pipe;
 use super::set::{Task, resource};
 use super::spec::{Chosen, Manifest, Register, Work};
 use super::store::{self, Made};
 use crate::definition::form::Noun;
 use crate::definition::{ViewVersion, store as definitions};
 use crate::history::log;
-use crate::source::{BlobRanges, Origins, SourceRead, Stop, blocking, bounds};
+use crate::source::{Origins, SourceRead, Stop, blocking, bounds};
 use crate::transform::Ready;
 use crate::transform::derived::Derived;
 use crate::turns::Turns;
@@ -256,6 +257,7 @@ impl Features {
             sources,
             rows,
             sha256: hex(&staged.sha256),
+            without_rows_of: None,
         };
         Ok((staged, manifest))
     }

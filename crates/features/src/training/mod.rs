@@ -19,7 +19,6 @@ pub(crate) mod http;
 mod id;
 mod join;
 mod make;
-mod pipe;
 mod service;
 mod set;
 mod spec;
@@ -31,7 +30,7 @@ use tokio::sync::Notify;
 
 pub use id::TrainingSetId;
 pub(crate) use make::maker;
-pub(crate) use pipe::pipe;
+pub(crate) use set::resource;
 pub use set::{State, TrainingSet};
 pub(crate) use spec::Work;
 pub use spec::{Chosen, Manifest, Register, Wanted, What};

@@ -1,15 +1,17 @@
 //! The verbs on training sets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
-use falaj_base::{ByteSize, Ctx, Error, Page, PageQuery, Resource, Result, code};
+use falaj_base::{ByteSize, Ctx, Error, Page, PageQuery, ProjectId, Resource, Result, code};
+use falaj_catalog::blob::BlobRanges;
 use falaj_governance::residency::on_record;
 use falaj_governance::tenancy::Project;
+use falaj_mlflow::asked::not_a_page;
 use falaj_online::value::{Kind, Scalar};
 use falaj_store::db::Tx;
 use falaj_store::objects::{Blob, Expected, Objects, Staged};
@@ -25,13 +27,15 @@ use super::spec::{Chosen, Register, Wanted, What, Work};
 use super::{columns, join, store};
 use crate::definition::columns::{authorize_columns, column_resources};
 use crate::definition::form::{Form, Noun, Pick, ViewForm};
-use crate::definition::{self, ViewVersion};
-use crate::pages::not_a_page;
-use crate::source::{BlobRanges, FoundObject, blocking};
+use crate::definition::{self, VersionId, ViewVersion};
+use crate::source::{FoundObject, aside, blocking};
+use crate::transform::form::FeatureOf;
 use crate::{FEATURE_READ, Features, TRAINING_SET_CREATE, TRAINING_SET_READ};
 
 /// How often a caller who waits looks for what another server has made.
 const LOOK: Duration = Duration::from_millis(250);
+/// So few values of moments are read where they come in.
+const FEW: usize = 1000;
 
 /// A file of moments: one that was just stored, or an object of the project.
 pub(crate) enum Moments {
@@ -59,19 +63,10 @@ impl Features {
         let moments = match (&wanted.moments, &wanted.moments_object) {
             (_, Some(object)) => self.moments_object(ctx, project, object, &what, &views).await?,
             (inline, _) => {
-                let kind = |name: &str| {
-                    let time = name == what.time();
-                    let key = || {
-                        let keys = views.iter().flat_map(|(_, view)| view.form().keys());
-                        let inputs = views.iter().flat_map(|(_, view)| view.form().inputs());
-                        let request = inputs.filter(|it| it.feature.is_none()).map(|it| &it.column);
-                        let mut columns = keys.chain(request);
-                        columns.find(|column| column.name.as_str() == name).map(|it| it.kind)
-                    };
-                    if time { Some(Kind::One(Scalar::Timestamp)) } else { key() }
-                };
-                let columns = inline.iter().flatten();
-                let batch = columns::table(columns, kind)?;
+                let (inline, kinds) = (inline.clone().unwrap_or_default(), kinds(&what, &views));
+                let many = inline.values().map(Vec::len).sum::<usize>() > FEW;
+                let read = move || columns::table(inline.iter(), |name| kinds.get(name).copied());
+                let batch = aside(many, read).await?;
                 self.moments_batches(project, &what, &views, batch.schema(), vec![batch]).await?
             }
         };
@@ -247,6 +242,8 @@ impl Features {
         moments: Moments,
     ) -> Result<()> {
         let numbers = views.iter().map(|(_, view)| view.id()).collect();
+        let inputs = views.iter().flat_map(|(_, view)| view.form().inputs().to_vec());
+        let inputs: Vec<FeatureOf> = inputs.filter_map(|input| input.feature).collect();
         let chosen = views.into_iter().map(|(chosen, _)| chosen).collect();
         let work = Work { what, chosen, views: numbers };
         let (ctx, project, most) = (ctx.clone(), project.clone(), self.config().max_waiting);
@@ -270,7 +267,8 @@ impl Features {
             };
             let (project_id, by) = (project.id, &ctx.principal.name);
             let task = Task { id, project: project_id, tenant, work, moments: blob, attempts: 0 };
-            store::insert(tx, &task, name.as_ref(), by)?;
+            let inputs = inputs_of(tx, project_id, &inputs)?;
+            store::insert(tx, &task, &inputs, (name.as_ref(), by))?;
             let resource = resource(&project, id, false);
             let told = json!({ "id": id, "name": name, "features": task.work.chosen });
             let set = store::find(tx, project.id, id)?;
@@ -344,6 +342,27 @@ impl Features {
         Ok(set)
     }
 
+    /// Whether the caller may know of a set, and of each view that it is made of; asked silently, for
+    /// lists.
+    pub(crate) async fn may_see_set(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        id: TrainingSetId,
+    ) -> Result<bool> {
+        let at = project.id;
+        let Some(set) = self.db().read(move |tx| store::find(tx, at, id)).await? else {
+            return Ok(false);
+        };
+        self.may_see(ctx, project, &set).await
+    }
+
+    async fn may_see(&self, ctx: &Ctx, project: &Project, set: &TrainingSet) -> Result<bool> {
+        let views = self.views_of(project, set).await?;
+        Ok(ctx.allows(&TRAINING_SET_READ, &resource(project, set.id, false))
+            && views.iter().all(|view| ctx.allows(&FEATURE_READ, view)))
+    }
+
     /// A version of a view, whoever asks.
     async fn view_version(
         &self,
@@ -405,10 +424,7 @@ impl Features {
         let mut page = Page::cut(found, limit, |set| set.id.to_string());
         let mut seen = Vec::new();
         for set in page.items {
-            let views = self.views_of(project, &set).await?;
-            if ctx.allows(&TRAINING_SET_READ, &resource(project, set.id, false))
-                && views.iter().all(|view| ctx.allows(&FEATURE_READ, view))
-            {
+            if self.may_see(ctx, project, &set).await? {
                 seen.push(set);
             }
         }
@@ -425,7 +441,13 @@ impl Features {
     ) -> Result<(TrainingSet, Blob)> {
         let set = self.training_set(ctx, project, id).await?;
         let Some(blob) = set.blob else {
-            let text = format!("the training set is {}", set.state.as_str());
+            let text = match (set.state, set.successor) {
+                (State::Erased, Some(other)) => format!(
+                    "the training set had rows of an entity that was erased, and so its file is \
+                     gone; {other} has its other rows"
+                ),
+                (state, _) => format!("the training set is {}", state.as_str()),
+            };
             return Err(Error::new(&code::INVALID_STATE, text));
         };
         let blob = self.objects().blob(project.tenant_id, blob).await?;
@@ -435,6 +457,36 @@ impl Features {
         debug_assert!(ctx.has_authorized(&FEATURE_READ));
         Ok((set, blob))
     }
+}
+
+/// The versions of views that some features are of.
+fn inputs_of(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    features: &[FeatureOf],
+) -> Result<Vec<VersionId>> {
+    let mut found = BTreeSet::new();
+    for feature in features {
+        let version = Some(feature.version);
+        let view = definition::store::find(tx, project, Noun::View, &feature.view, version)?;
+        let view = view.ok_or_else(|| Error::internal("a version of a view is gone"))?;
+        found.insert(view.id);
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// What columns of moments are known to be: the time, join keys, and what comes with a request.
+fn kinds(what: &What, views: &[(Chosen, ViewVersion)]) -> BTreeMap<String, Kind> {
+    let mut kinds = BTreeMap::new();
+    for (_, view) in views {
+        let inputs = view.form().inputs().iter().filter(|input| input.feature.is_none());
+        let request = inputs.map(|input| &input.column);
+        for column in view.form().keys().into_iter().chain(request) {
+            kinds.entry(column.name.to_string()).or_insert(column.kind);
+        }
+    }
+    kinds.insert(what.time().to_owned(), Kind::One(Scalar::Timestamp));
+    kinds
 }
 
 fn sides(views: &[(Chosen, ViewVersion)]) -> impl Iterator<Item = (&Chosen, &ViewForm)> {

@@ -15,6 +15,8 @@ pub enum State {
     Waiting,
     Ready,
     Failed,
+    /// It had rows of an entity that was erased: its file is gone.
+    Erased,
 }
 
 impl State {
@@ -23,6 +25,7 @@ impl State {
             Self::Waiting => "waiting",
             Self::Ready => "ready",
             Self::Failed => "failed",
+            Self::Erased => "erased",
         }
     }
 }
@@ -52,6 +55,12 @@ pub struct TrainingSet {
     pub created_by: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
+    /// When its file went, because it had rows of an entity that was erased.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub erased_at: Option<Timestamp>,
+    /// The set that has the other rows of one that was erased.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub successor: Option<TrainingSetId>,
     #[serde(skip)]
     #[schemars(skip)]
     pub(crate) blob: Option<BlobId>,

@@ -117,6 +117,9 @@ pub struct Manifest {
     pub rows: u64,
     /// The SHA-256 of the file.
     pub sha256: String,
+    /// The digest of the set that this one is, without rows that were erased since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_rows_of: Option<String>,
 }
 
 impl Wanted {

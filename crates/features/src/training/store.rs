@@ -23,17 +23,32 @@ pub(crate) const SCHEMA: &str = "
         view INTEGER NOT NULL, training_set TEXT NOT NULL,
         PRIMARY KEY (view, training_set)) CLUSTERED;";
 
+/// What became of sets that had rows of an entity which was erased: by which erasure they went, and
+/// the set that has their other rows. They have no file, and `moments` is empty.
+pub(crate) const ERASED: &str = "
+    ALTER TABLE training_set ADD COLUMN erased_at INTEGER;
+    ALTER TABLE training_set ADD COLUMN erased_by TEXT;
+    ALTER TABLE training_set ADD COLUMN successor TEXT;
+    CREATE INDEX training_set_erased ON training_set (erased_by);";
+
 /// How a blob knows that a training set refers to it.
-pub(super) const CLAIM: &str = "training-set";
-pub(super) const MOMENTS: &str = "training-moments";
+pub(crate) const CLAIM: &str = "training-set";
+pub(crate) const MOMENTS: &str = "training-moments";
 
 /// How many dependent sets are shown.
 const SHOWN: usize = 100;
 
 const COLUMNS: &str = "id, name, state, error, work, manifest, digest, rows, size, blob, \
-     created_at, created_by, finished_at";
+     created_at, created_by, finished_at, erased_at, successor";
 
-pub(super) fn insert(tx: &mut Tx<'_>, task: &Task, name: Option<&String>, by: &str) -> Result<()> {
+/// Puts a set down that waits. `inputs` are versions of views that features of it are computed from, on
+/// demand: it is made of those as well.
+pub(super) fn insert(
+    tx: &mut Tx<'_>,
+    task: &Task,
+    inputs: &[VersionId],
+    (name, by): (Option<&String>, &str),
+) -> Result<()> {
     let work = serde_json::to_string(&task.work).map_err(Error::internal)?;
     let now = tx.now();
     tx.execute(
@@ -52,7 +67,8 @@ pub(super) fn insert(tx: &mut Tx<'_>, task: &Task, name: Option<&String>, by: &s
             by
         ],
     )?;
-    let views = task.work.views.iter().map(|view| params![*view, task.id].to_vec());
+    let views = task.work.views.iter().chain(inputs);
+    let views = views.map(|view| params![*view, task.id].to_vec());
     tx.execute_many(
         "INSERT INTO training_set_view (view, training_set) VALUES ($1, $2)
          ON CONFLICT (view, training_set) DO NOTHING",
@@ -106,12 +122,12 @@ pub(super) fn begin(tx: &mut Tx<'_>, id: TrainingSetId) -> Result<()> {
 }
 
 /// What a set came to be.
-pub(super) struct Made<'a> {
-    pub(super) manifest: &'a str,
-    pub(super) digest: &'a str,
-    pub(super) rows: u64,
-    pub(super) size: u64,
-    pub(super) blob: BlobId,
+pub(crate) struct Made<'a> {
+    pub(crate) manifest: &'a str,
+    pub(crate) digest: &'a str,
+    pub(crate) rows: u64,
+    pub(crate) size: u64,
+    pub(crate) blob: BlobId,
 }
 
 /// Puts a result down; false if it is no longer waited for.
@@ -135,7 +151,7 @@ pub(super) fn fail(tx: &mut Tx<'_>, id: TrainingSetId, why: &str) -> Result<bool
     Ok(changed == 1)
 }
 
-pub(super) fn find(
+pub(crate) fn find(
     tx: &mut Tx<'_>,
     project: ProjectId,
     id: TrainingSetId,
@@ -169,24 +185,106 @@ pub(crate) fn made_of(tx: &mut Tx<'_>, view: VersionId) -> Result<Vec<TrainingSe
     rows.iter().map(|row| row.get("training_set")).collect()
 }
 
-/// The files of those that are made of any of these versions of views.
-pub(crate) fn files_of(
-    tx: &mut Tx<'_>,
-    views: &[VersionId],
-) -> Result<Vec<(TrainingSetId, TenantId, BlobId)>> {
+/// A set, and the files that may have rows of an entity.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    pub(crate) id: TrainingSetId,
+    pub(crate) tenant: TenantId,
+    pub(crate) state: State,
+    pub(crate) blob: Option<BlobId>,
+    pub(crate) moments: Option<BlobId>,
+}
+
+/// Those that are made of any of these versions of views and have files.
+pub(crate) fn files_of(tx: &mut Tx<'_>, views: &[VersionId]) -> Result<Vec<Files>> {
     let mut found = Vec::new();
     for view in views {
         let rows = tx.query(
-            "SELECT s.id, s.tenant, s.blob FROM training_set_view AS v
-             JOIN training_set AS s ON s.id = v.training_set
-             WHERE v.view = $1 AND s.state = 'ready' AND s.blob IS NOT NULL",
+            "SELECT s.id, s.tenant, s.state, s.blob, NULLIF(s.moments, '') AS moments
+             FROM training_set_view AS v JOIN training_set AS s ON s.id = v.training_set
+             WHERE v.view = $1 AND s.state <> 'erased'",
             &params![*view],
         )?;
         for row in &rows {
-            found.push((row.get("id")?, row.get("tenant")?, row.get("blob")?));
+            let state: String = row.get("state")?;
+            found.push(Files {
+                id: row.get("id")?,
+                tenant: row.get("tenant")?,
+                state: state_of(&state),
+                blob: row.get("blob")?,
+                moments: row.get("moments")?,
+            });
         }
     }
     Ok(found)
+}
+
+/// Puts down that a set has no file any more, and which has its other rows; false if its file is
+/// another by now.
+pub(crate) fn erase(
+    tx: &mut Tx<'_>,
+    (id, blob): (TrainingSetId, BlobId),
+    by: &str,
+    successor: TrainingSetId,
+) -> Result<bool> {
+    let now = tx.now();
+    let changed = tx.execute(
+        "UPDATE training_set SET state = 'erased', blob = NULL, moments = '', erased_at = $3,
+             erased_by = $4, successor = $5
+         WHERE id = $1 AND state = 'ready' AND blob = $2",
+        &params![id, blob, now, by, successor],
+    )?;
+    Ok(changed == 1)
+}
+
+/// Forgets the moments of a set that is not made, or could not be; false if it has become another
+/// meanwhile.
+pub(crate) fn forget_moments(
+    tx: &mut Tx<'_>,
+    (id, moments): (TrainingSetId, BlobId),
+    why: &str,
+    by: &str,
+) -> Result<bool> {
+    let now = tx.now();
+    let changed = tx.execute(
+        "UPDATE training_set SET moments = '', error = COALESCE(error, $3), state = 'failed',
+             finished_at = COALESCE(finished_at, $4), erased_by = $5
+         WHERE id = $1 AND moments = $2 AND state IN ('waiting', 'failed')",
+        &params![id, moments, why, now, by],
+    )?;
+    Ok(changed == 1)
+}
+
+/// Puts down a set that is another without some of its rows.
+pub(crate) fn succeed(
+    tx: &mut Tx<'_>,
+    (old, new): (TrainingSetId, TrainingSetId),
+    made: &Made<'_>,
+) -> Result<()> {
+    let now = tx.now();
+    tx.execute(
+        "INSERT INTO training_set (id, project, tenant, name, state, attempts, work, moments,
+             manifest, digest, rows, size, blob, created_at, created_by, finished_at)
+         SELECT $2, project, tenant, name, 'ready', 0, work, '', $3, $4, $5, $6, $7, $8,
+             created_by, $8
+         FROM training_set WHERE id = $1",
+        &params![old, new, made.manifest, made.digest, made.rows, made.size, made.blob, now],
+    )?;
+    tx.execute(
+        "INSERT INTO training_set_view (view, training_set)
+         SELECT view, $2 FROM training_set_view WHERE training_set = $1",
+        &params![old, new],
+    )
+    .map(drop)
+}
+
+/// The sets that an erasure took away, and those that have their other rows.
+pub(crate) fn erased_by(tx: &mut Tx<'_>, by: &str) -> Result<Vec<(String, Option<String>)>> {
+    let rows = tx.query(
+        "SELECT id, successor FROM training_set WHERE erased_by = $1 ORDER BY id DESC",
+        &params![by],
+    )?;
+    rows.iter().map(|row| Ok((row.get("id")?, row.get("successor")?))).collect()
 }
 
 /// Those that are made of any version of a view, the newest first: which version, and their digests.
@@ -208,6 +306,15 @@ pub(crate) fn of_view(
     rows.iter().map(one).collect()
 }
 
+fn state_of(text: &str) -> State {
+    match text {
+        "ready" => State::Ready,
+        "failed" => State::Failed,
+        "erased" => State::Erased,
+        _ => State::Waiting,
+    }
+}
+
 fn read(row: &Row) -> Result<TrainingSet> {
     let (work, state): (String, String) = (row.get("work")?, row.get("state")?);
     let work: Work = serde_json::from_str(&work).map_err(Error::internal)?;
@@ -217,11 +324,7 @@ fn read(row: &Row) -> Result<TrainingSet> {
     Ok(TrainingSet {
         id: row.get("id")?,
         name: row.get("name")?,
-        state: match state.as_str() {
-            "ready" => State::Ready,
-            "failed" => State::Failed,
-            _ => State::Waiting,
-        },
+        state: state_of(&state),
         error: row.get("error")?,
         features,
         rows: row.get("rows")?,
@@ -231,6 +334,8 @@ fn read(row: &Row) -> Result<TrainingSet> {
         created_at: row.get("created_at")?,
         created_by: row.get("created_by")?,
         finished_at: row.get::<Option<Timestamp>>("finished_at")?,
+        erased_at: row.get("erased_at")?,
+        successor: row.get("successor")?,
         blob: row.get("blob")?,
     })
 }

@@ -1,9 +1,9 @@
 //! What a version freezes of a transformation.
 
+use falaj_transform::window::Function;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::spec::Function;
 use crate::definition::spec::Column;
 use crate::name::FeatureName;
 

@@ -29,6 +29,8 @@ pub(crate) fn type_of(kind: Kind) -> Type {
             Scalar::String => Type::Text,
             Scalar::Bytes => Type::Bytes,
             Scalar::Timestamp => Type::Time,
+            // Handed on, and not computed with: what would become of them is for nobody to guess.
+            Scalar::Date | Scalar::Decimal(_) => Type::Other,
         },
     }
 }
@@ -229,7 +231,7 @@ impl Ready {
 pub(crate) fn ready(form: &AggregateForm, column: Option<Type>) -> Result<Aggregate> {
     let share = form.quantile.map(|share| share.0);
     let (window, hop) = (form.window_us, Some(form.hop_us));
-    Aggregate::new(form.function.into(), column, window, hop, share)
+    Aggregate::new(form.function, column, window, hop, share)
 }
 
 /// Which value has this name.

@@ -4,7 +4,7 @@
 use falaj_base::{Error, HumanDuration, Result};
 use falaj_online::value::Kind;
 use falaj_transform::sql::Projection;
-use falaj_transform::window::{Aggregate, Plan};
+use falaj_transform::window::{Aggregate, Function, Plan};
 
 use super::form::{AggregateForm, Share, TransformForm};
 use super::ready::{declare, given, kind_of, named, outputs, projection, ready, type_of, value_of};
@@ -44,7 +44,7 @@ fn aggregate(spec: &spec::Aggregate) -> Result<AggregateForm> {
     let window_us = micros("window", spec.window)?;
     let hop = spec.hop.map(|hop| micros("hop", hop)).transpose()?;
     // The hop that is chosen does not depend on what is counted.
-    let counted = Aggregate::new(spec::Function::Count.into(), None, window_us, hop, None)?;
+    let counted = Aggregate::new(Function::Count, None, window_us, hop, None)?;
     Ok(AggregateForm {
         name: spec.name.clone(),
         column: spec.column.clone(),
@@ -124,9 +124,10 @@ pub(crate) fn told(
         return found.iter().map(|(name, kind)| field(name, *kind)).collect();
     }
     for column in declared {
-        let list = matches!(column.kind, Kind::List(_));
+        // What is only handed on stays what it is.
+        let as_it_is = type_of(column.kind) == falaj_transform::Type::Other;
         let other = found.iter().find(|(name, _)| name == column.name.as_str());
-        if let (true, Some((name, kind))) = (list, other)
+        if let (true, Some((name, kind))) = (as_it_is, other)
             && *kind != column.kind
         {
             return Err(Error::invalid("schema", format!("{name} {}", column.kind), kind));

@@ -1,7 +1,7 @@
 //! What the author of a definition writes.
 
 use falaj_base::HumanDuration;
-use falaj_transform::window;
+use falaj_transform::window::Function;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,39 +24,6 @@ impl ViewKind {
     #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
     pub(crate) fn is_rows(&self) -> bool {
         *self == Self::Rows
-    }
-}
-
-/// What is computed over the events of a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Function {
-    Count,
-    Sum,
-    Mean,
-    Min,
-    Max,
-    First,
-    Last,
-    Distinct,
-    Stddev,
-    Quantile,
-}
-
-impl From<Function> for window::Function {
-    fn from(function: Function) -> Self {
-        match function {
-            Function::Count => Self::Count,
-            Function::Sum => Self::Sum,
-            Function::Mean => Self::Mean,
-            Function::Min => Self::Min,
-            Function::Max => Self::Max,
-            Function::First => Self::First,
-            Function::Last => Self::Last,
-            Function::Distinct => Self::Distinct,
-            Function::Stddev => Self::Stddev,
-            Function::Quantile => Self::Quantile,
-        }
     }
 }
 

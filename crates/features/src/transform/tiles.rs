@@ -13,6 +13,7 @@
 //! read that far.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -27,9 +28,12 @@ use super::Ready;
 use super::moments::as_value;
 use crate::online::Shape;
 use crate::online::value_in;
+use crate::source::aside;
 
 /// Rows that are read and written together.
 const AT_ONCE: usize = 128;
+/// So few rows are added up where they come in.
+const FEW: usize = 64;
 
 /// Tiles in a row of the store: one run of bytes.
 pub(super) fn layout() -> Layout {
@@ -73,16 +77,20 @@ struct Event {
     values: Vec<Option<Item>>,
 }
 
-/// Adds rows that were pushed, in the order of the log. `stamp` tells of each since when it is known,
-/// where in the log it stands and which row of its push it was.
+/// Since when a row is known, where in the log it stands and which row of its push it was.
+pub(crate) type Place = (i64, u64, u32);
+
+/// Adds rows that were pushed, in the order of the log, each with its place. Many are added up on
+/// threads that may take their time.
 pub(crate) async fn follow(
     store: &Online,
-    shape: &Shape,
-    ready: &Ready,
-    batch: &RecordBatch,
-    stamp: impl FnMut(usize) -> (i64, u64, u32),
+    shape: &Arc<Shape>,
+    batch: RecordBatch,
+    places: Vec<Place>,
 ) -> Result<()> {
-    let events = by_entity(shape, ready, batch, stamp)?;
+    let many = batch.num_rows() > FEW;
+    let of = shape.clone();
+    let events = aside(many, move || by_entity(&of, &batch, &places)).await?;
     let mut all = events.into_iter();
     loop {
         let some: Vec<_> = all.by_ref().take(AT_ONCE).collect();
@@ -91,12 +99,17 @@ pub(crate) async fn follow(
         }
         let keys: Vec<Key> = some.iter().map(|(key, _)| key.clone()).collect();
         let known = store.read(&keys, usize::MAX).await?;
-        let mut changed = Batch::new();
-        for ((key, events), row) in some.into_iter().zip(known) {
-            if let Some(row) = added(ready, row.as_ref(), events)? {
-                changed.put(key, row);
+        let of = shape.clone();
+        let add = move || {
+            let (ready, mut changed) = (windows_of(&of)?, Batch::new());
+            for ((key, events), row) in some.into_iter().zip(known) {
+                if let Some(row) = added(ready, row.as_ref(), events)? {
+                    changed.put(key, row);
+                }
             }
-        }
+            Ok(changed)
+        };
+        let changed = aside(many, add).await?;
         if !changed.is_empty() {
             store.apply(changed).await?;
         }
@@ -141,15 +154,17 @@ pub(super) fn packed(
     layout.pack(stamp, &[Value::Bytes(windows.plan.write(tiles))])
 }
 
+fn windows_of(shape: &Shape) -> Result<&Ready> {
+    shape.windows().ok_or_else(|| Error::internal("no windows"))
+}
+
 /// The events of a batch of rows, entity by entity, in the order of the rows.
 fn by_entity(
     shape: &Shape,
-    ready: &Ready,
     batch: &RecordBatch,
-    mut stamp: impl FnMut(usize) -> (i64, u64, u32),
+    stamps: &[Place],
 ) -> Result<Vec<(Key, Vec<Event>)>> {
-    // Of all rows, in their order: whoever tells them may be counting.
-    let stamps: Vec<_> = (0..batch.num_rows()).map(&mut stamp).collect();
+    let ready = windows_of(shape)?;
     let made = ready.run(batch)?;
     let events = made.batch.column(made.batch.num_columns() - 1);
     let events = events.as_primitive_opt::<TimestampMicrosecondType>();

@@ -8,6 +8,11 @@ mod history;
 mod jobs;
 mod materialize;
 mod online;
+#[allow(dead_code, reason = "the tests of streams use more of it")]
+#[path = "../../../streams/tests/streams/servers.rs"]
+mod servers;
 mod stores;
+mod streams;
 mod training;
+mod types;
 mod world;

@@ -216,6 +216,40 @@ async fn rows_are_placed_where_a_rule_allows_it() {
     .await;
 }
 
+/// Rules may change between asking and doing, and while it is done.
+#[tokio::test]
+async fn a_job_stops_where_a_rule_no_longer_allows_it() {
+    let lake = Lake::new(&[("stats.parquet", &[(1, 1_777_636_795, 1_777_636_795, Some(1))])]);
+    super::world::each_with(lake.config(), async |world: World| {
+        world.apply(STATS).await;
+        world.make_zone("abroad").await;
+        world.transfer("local", "abroad", true).await;
+        let mut config = world.features.config().clone();
+        config.online.zone = Some(Name::new("abroad").unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let abroad = world.server(config, folder.path());
+        let job = json!({ "views": ["stats"] });
+        let (status, asked) = abroad.post("/materialize", job.clone()).await;
+        assert_eq!(status, 202, "{asked}");
+        world.transfer("local", "abroad", false).await;
+        assert!(abroad.features.run_jobs().await.is_ok());
+        let path = format!("/materialize/{}", asked["id"].as_str().unwrap());
+        let failed = ok(abroad.get(&path).await);
+        assert_eq!(failed["state"], "failed", "{failed}");
+        assert_eq!(failed["views"][0]["placed"], 0, "{failed}");
+        let ids = json!({ "driver_id": [1] });
+        let found = online(&abroad, json!(["stats:trips"]), ids.clone()).await;
+        assert_eq!(found["status"][0], "m");
+        // Once it is allowed again, it is done.
+        world.transfer("local", "abroad", true).await;
+        assert_eq!(abroad.post("/materialize", job).await.0, 202);
+        abroad.features.run_jobs().await.unwrap();
+        let found = online(&abroad, json!(["stats:trips"]), ids).await;
+        assert_eq!(found["status"][0], "p");
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn what_waits_to_be_gathered_is_found_without_looking_at_the_rest() {
     super::world::each(async |world: World| {

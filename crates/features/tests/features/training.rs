@@ -154,7 +154,7 @@ async fn made(world: &World, asked: &[(i64, i64)], more: Value) -> Value {
     ok(world.get(&format!("/training-sets/{}", set["id"].as_str().unwrap())).await)
 }
 
-async fn table(world: &World, id: &str) -> RecordBatch {
+pub(crate) async fn table(world: &World, id: &str) -> RecordBatch {
     let path = format!("/training-sets/{id}/data");
     let ctx = Ctx::system("tester");
     let response = world.ask(ctx, "default", Method::GET, &path, &Value::Null).await;
@@ -373,6 +373,12 @@ async fn a_set_knows_what_it_was_made_of() {
         world.apply(&STATS.replace("7s", "8s")).await;
         let diff = ok(world.get("/views/stats/diff").await);
         assert_eq!(diff["used_by"]["training_sets"], json!([again["id"], set["id"]]));
+        // Who may not read another view of a set does not hear of the set.
+        for fence in [("feature:read", "/view/pushed"), ("training-set:read", "")] {
+            let path = "/views/stats/diff";
+            let diff = ok(world.behind(&[fence], Method::GET, path, Value::Null).await);
+            assert_eq!(diff["used_by"]["training_sets"], json!([]), "{fence:?}");
+        }
         let newer = made(&world, &asked, body.clone()).await;
         assert_ne!(newer["digest"], set["digest"]);
         let older = made(&world, &asked, json!({"features": ["stats@1"]})).await;

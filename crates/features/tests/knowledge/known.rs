@@ -246,3 +246,112 @@ async fn both_stores_are_compared() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_set_of_what_is_computed_on_demand_is_made_of_what_it_is_computed_from() {
+    const RATIO: &str = r#"
+[[view]]
+name = "ratio"
+kind = "on_demand"
+inputs = ["stats:trips"]
+sql = "SELECT trips * 2 AS twice FROM inputs"
+"#;
+    each(async |world: World| {
+        world.apply(&format!("{DRIVERS}{RATIO}")).await;
+        push(&world, 1, 7, "2026-05-01T11:00:00Z").await;
+        let moments = json!({ "driver_id": [1], "event_timestamp": ["2026-05-01T11:30:00Z"] });
+        let set = made(&world, json!({ "features": ["ratio:twice"], "moments": moments })).await;
+        for view in ["stats", "ratio"] {
+            let found = ok(world.get(&format!("/views/{view}/lineage")).await);
+            assert_eq!(found["down"]["training_sets"][0]["id"], set["id"], "{view}");
+        }
+        let below = ok(world.get("/views/stats/lineage").await);
+        assert_eq!(below["down"]["views"], json!(["ratio"]));
+        let above = ok(world.get("/views/ratio/lineage").await);
+        assert_eq!(above["up"]["views"], json!(["stats"]));
+        let diff = ok(world.get("/views/stats/diff?from=1&to=1").await);
+        assert_eq!(diff["used_by"]["training_sets"], json!([set["id"]]));
+    })
+    .await;
+}
+
+fn metrics(world: &World) -> String {
+    use falaj_features::knowledge::metrics::FreshnessCollector;
+    let mut registry = prometheus_client::registry::Registry::default();
+    registry.register_collector(Box::new(FreshnessCollector::new(world.features.clone())));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    text
+}
+
+#[tokio::test]
+async fn both_stores_are_compared_as_often_as_a_view_asks_for() {
+    each(async |world: World| {
+        let check = "check = { every = \"6h\", sample = 20 }";
+        world.apply(&DRIVERS.replace("freshness = \"2h\"", check)).await;
+        assert_eq!(world.get("/views/stats/check").await.0, 400, "not yet");
+        push(&world, 1, 1, "2026-05-01T10:00:00Z").await;
+        world.clock.advance(Duration::from_mins(1));
+        push(&world, 1, 2, "2026-05-01T11:00:00Z").await;
+        world.clock.advance(Duration::from_mins(1));
+        world.features.watch_skew().await.unwrap();
+        let first = ok(world.get("/views/stats/check").await);
+        assert_eq!(
+            (&first["every"], &first["tried_at"]),
+            (&json!("6h"), &json!("2026-05-01T12:02:00.000000Z"))
+        );
+        assert_eq!(
+            (&first["result"]["compared"], &first["result"]["above"]),
+            (&json!(2), &json!(false))
+        );
+        assert!(
+            metrics(&world)
+                .contains("falaj_feature_skewed{project=\"default/default\",view=\"stats\"} 0")
+        );
+        // History forgets what was pushed last, and the latest values do not.
+        world.execute("DELETE FROM feature_log WHERE at = (SELECT MAX(at) FROM feature_log)").await;
+        world.features.watch_skew().await.unwrap();
+        assert_eq!(ok(world.get("/views/stats/check").await)["tried_at"], first["tried_at"]);
+        world.clock.advance(Duration::from_hours(6));
+        for _ in 0..3 {
+            world.features.watch_skew().await.unwrap();
+        }
+        let second = ok(world.get("/views/stats/check").await);
+        let result = &second["result"];
+        assert_eq!(
+            (&result["mismatches"], &result["above"]),
+            (&json!(1), &json!(true)),
+            "{second}"
+        );
+        assert_eq!(result["features"][0]["feature"], "trips");
+        // Values are the entities', and are not kept.
+        assert!(result["features"][0]["samples"].is_null(), "{second}");
+        assert_eq!(told(&world, "feature.skewed").await, 1);
+        let text = metrics(&world);
+        assert!(
+            text.contains("falaj_feature_skewed{project=\"default/default\",view=\"stats\"} 1"),
+            "{text}"
+        );
+        assert!(text.contains("falaj_feature_skew_share"), "{text}");
+        // What is said of it changes in place.
+        let stopped = world.apply(&DRIVERS.replace("freshness = \"2h\"\n", "")).await;
+        let view =
+            stopped["definitions"].as_array().unwrap().iter().find(|it| it["kind"] == "view");
+        assert_eq!(view.unwrap()["outcome"], "metadata");
+        for (wrong, field) in [
+            ("check = { every = \"1s\" }", "views[0].check.every"),
+            ("check = { every = \"1h\", sample = 0 }", "views[0].check.sample"),
+            ("check = { every = \"1h\", threshold = 2.0 }", "views[0].check.threshold"),
+            ("check = { every = \"1h\", often = true }", "views[0].check"),
+        ] {
+            let answer = world.post("/apply", DRIVERS.replace("freshness = \"2h\"", wrong)).await;
+            let found = answer.1["field"].as_str().unwrap_or_default();
+            assert!(
+                answer.0 == 400 && found.starts_with(field) || found.starts_with("view[0].check"),
+                "{wrong}: {}",
+                answer.1
+            );
+        }
+    })
+    .await;
+}

@@ -7,6 +7,7 @@
 mod world;
 
 mod datasets;
+mod erased;
 mod known;
 
 use falaj_base::HumanDuration;

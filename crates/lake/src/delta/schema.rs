@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::action::Metadata;
-use crate::column::{At, Column, list, moment, unread};
+use crate::column::{At, Column, decimal, list, moment, unread};
 
 #[derive(Deserialize)]
 struct Struct {
@@ -112,15 +112,6 @@ fn kind(told: &Value) -> DataType {
         }
         _ => unread(),
     }
-}
-
-/// `decimal(10,2)`: known, so that its name can be told.
-pub(crate) fn decimal(name: &str) -> Option<DataType> {
-    let inner = name.strip_prefix("decimal(")?.strip_suffix(')')?;
-    let (precision, scale) = inner.split_once(',')?;
-    let (precision, scale): (u8, i8) = (precision.trim().parse().ok()?, scale.trim().parse().ok()?);
-    let fits = (1..=38).contains(&precision) && scale >= 0 && scale.unsigned_abs() <= precision;
-    fits.then_some(DataType::Decimal128(precision, scale))
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow_schema::DataType;
 use falaj_base::{Error, Result, Timestamp, percent_decoded};
 
 use super::action::{self, Action, Add, Key, Metadata, Protocol};
@@ -250,7 +249,7 @@ impl Reading<'_> {
         }
         self.budget.files(self.files.len())?;
         let most = self.budget.limits().columns;
-        let mut known = schema::columns(&metadata, &self.name, most)?;
+        let known = schema::columns(&metadata, &self.name, most)?;
         let mut parted = Vec::new();
         for name in &metadata.partition_columns {
             let place = known.columns.iter().position(|column| column.name == *name);
@@ -258,12 +257,6 @@ impl Reading<'_> {
                 let field = format!("{} partitionColumns", self.name);
                 Error::invalid(field, name, "columns of the schema")
             })?);
-        }
-        for number in &parted {
-            // A text of those is not read as a value.
-            if matches!(known.columns[*number].kind, DataType::Decimal128(..)) {
-                known.columns[*number].kind = unread();
-            }
         }
         let mut adds: Vec<Add> = std::mem::take(&mut self.files).into_values().collect();
         // Older files first; those of one moment by name, so that the order is always the same.

@@ -7,7 +7,7 @@ use falaj_base::{Error, Result};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use crate::column::{At, Column, list, moment, unread};
+use crate::column::{At, Column, decimal, list, moment, unread};
 
 /// A schema as metadata has it.
 #[derive(Debug, Deserialize)]
@@ -97,14 +97,6 @@ fn kind(told: &Json) -> DataType {
         }
         _ => unread(),
     }
-}
-
-fn decimal(name: &str) -> Option<DataType> {
-    let inner = name.strip_prefix("decimal(")?.strip_suffix(')')?;
-    let (precision, scale) = inner.split_once(',')?;
-    let (precision, scale): (u8, i8) = (precision.trim().parse().ok()?, scale.trim().parse().ok()?);
-    let fits = (1..=38).contains(&precision) && scale >= 0 && scale.unsigned_abs() <= precision;
-    fits.then_some(DataType::Decimal128(precision, scale))
 }
 
 #[cfg(test)]

@@ -5,42 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use falaj_base::{Error, Result, Secret, code};
+use falaj_base::{Error, Result, code};
+use falaj_tables::Blocks;
 use futures::TryStreamExt;
-use object_store::aws::AmazonS3Builder;
 use object_store::path::Path;
-use object_store::{
-    ClientOptions, Error as StoreError, GetOptions, GetRange, ObjectStore, ObjectStoreExt,
-    RetryConfig,
-};
-use reqwest::Url;
+use object_store::{Error as StoreError, GetOptions, GetRange, ObjectStore, ObjectStoreExt};
 use tokio::runtime::Handle;
 
-use super::blocks::Blocks;
 use super::file::{File, Hashes, changed};
 use super::{Entry, Place};
 
 /// How many names are passed over that lie deeper than the folder that is listed.
 const DEEPER: usize = 1_000_000;
-
-/// Which bucket, and how it is reached.
-#[derive(Clone, Debug)]
-pub struct BucketConfig {
-    /// `s3://bucket/prefix`.
-    pub url: String,
-    /// The address of the server; empty means AWS.
-    pub endpoint: String,
-    pub region: String,
-    /// Empty means the credentials of the environment.
-    pub access_key: String,
-    pub secret_key: Secret,
-    pub session_token: Secret,
-    pub allow_http: bool,
-    /// How long one request may take.
-    pub timeout: Duration,
-    /// How often a failed request is tried again.
-    pub retries: usize,
-}
 
 /// Files below a prefix of a bucket.
 #[derive(Clone, Debug)]
@@ -53,42 +29,12 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// The bucket, and what paths in it begin with when people are told of them. Must be called on
-    /// a runtime, which the reading threads use; no byte is read yet.
-    pub fn open(name: &str, config: &BucketConfig) -> Result<Self> {
-        let refuse = || {
-            let text = format!("`url` is {:?}; allowed: s3://bucket/prefix", config.url);
-            Error::new(&code::INVALID_CONFIG, text).at("features.source_roots.url")
-        };
-        let url = Url::parse(&config.url).map_err(|_| refuse())?;
-        let bucket = url.host_str().filter(|_| url.scheme() == "s3").ok_or_else(refuse)?;
-        let prefix = Path::parse(url.path().trim_matches('/')).map_err(|_| refuse())?;
-        let options = ClientOptions::new().with_timeout(config.timeout);
-        let retry = RetryConfig {
-            max_retries: config.retries,
-            retry_timeout: config.timeout.saturating_mul(2),
-            ..RetryConfig::default()
-        };
-        let mut builder = AmazonS3Builder::new()
-            .with_client_options(options)
-            .with_retry(retry)
-            .with_bucket_name(bucket)
-            .with_region(&config.region)
-            .with_allow_http(config.allow_http);
-        if !config.endpoint.is_empty() {
-            builder = builder.with_endpoint(&config.endpoint);
-        }
-        if !config.access_key.is_empty() {
-            builder = builder
-                .with_access_key_id(&config.access_key)
-                .with_secret_access_key(config.secret_key.expose());
-        }
-        if !config.session_token.is_empty() {
-            builder = builder.with_token(config.session_token.expose());
-        }
-        let store = builder.build().map_err(|error| refuse().caused_by(error))?;
-        let (name, store, runtime) = (name.to_owned(), Arc::new(store), Handle::current());
-        Ok(Self { name, store, prefix, runtime, hashes: Arc::default() })
+    /// A bucket from a prefix on, and what paths in it begin with when people are told of them. Must be
+    /// called on a runtime, which the reading threads use.
+    #[must_use]
+    pub fn new(name: &str, store: Arc<dyn ObjectStore>, prefix: Path) -> Self {
+        let (name, runtime) = (name.to_owned(), Handle::current());
+        Self { name, store, prefix, runtime, hashes: Arc::default() }
     }
 
     fn location(&self, path: &str) -> Result<Path> {

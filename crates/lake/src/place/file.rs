@@ -9,9 +9,7 @@ use std::time::SystemTime;
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::{Bytes, BytesMut};
 use falaj_base::{Error, Result, code, hex};
-use falaj_tables::{Ranges, Source};
-
-use super::blocks::Blocks;
+use falaj_tables::{Blocks, Ranges, Source};
 
 /// How much is hashed at a time.
 const PIECE: u64 = 4 << 20;

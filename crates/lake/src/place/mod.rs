@@ -1,6 +1,5 @@
 //! Where files lie.
 
-mod blocks;
 mod bucket;
 mod file;
 mod folder;
@@ -9,8 +8,7 @@ use std::fmt;
 
 use falaj_base::Result;
 
-pub use blocks::Blocks;
-pub use bucket::{Bucket, BucketConfig};
+pub use bucket::Bucket;
 pub use file::File;
 pub use folder::Folder;
 

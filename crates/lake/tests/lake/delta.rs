@@ -96,6 +96,43 @@ fn columns_that_came_later_and_values_of_folders() {
 }
 
 #[test]
+fn days_and_decimals_in_files_and_in_folders() {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Date32Array, Decimal128Array, RecordBatch};
+    let world = World::new();
+    let price = Decimal128Array::from(vec![Some(1250), None, Some(-1)]);
+    let columns: [(&str, ArrayRef); 2] = [
+        ("price", Arc::new(price.with_precision_and_scale(5, 2).unwrap())),
+        ("day", Arc::new(Date32Array::from(vec![Some(20_000), Some(-1), None]))),
+    ];
+    let columns = columns.map(|(name, column)| (name, column, true));
+    world.batch("t/a.parquet", &RecordBatch::try_from_iter_with_nullable(columns).unwrap());
+    // Since then more digits fit, and there are partitions.
+    let fields = vec![
+        field("price", "decimal(9,2)"),
+        field("day", "date"),
+        field("fee", "decimal(5,1)"),
+        field("on", "date"),
+        json!({"name": "nested", "type": {"type": "struct", "fields": []}, "nullable": true,
+            "metadata": {}}),
+    ];
+    let file = |fee: &str| {
+        json!({"add": {"path": "a.parquet", "partitionValues": {"fee": fee, "on": "1970-01-02"},
+            "size": 1, "modificationTime": 1, "dataChange": true}})
+    };
+    world.commit(0, &[protocol(), metadata(fields.clone(), &["fee", "on"]), file("-7.5")]);
+    let snapshot = world.at(Pin::Latest).unwrap();
+    let read = world.read(&snapshot, &["price", "day", "fee", "on"]).unwrap();
+    assert_eq!(read, ["12.50 20000 -7.5 1", "- -1 -7.5 1", "-0.01 - -7.5 1"]);
+    let error = world.read(&snapshot, &["nested"]).unwrap_err();
+    assert!(error.message().contains("a struct") && error.message().contains("nested"), "{error}");
+    // A text that would have to be rounded.
+    world.commit(1, &[remove("a.parquet"), file("7.55")]);
+    assert!(world.at(Pin::Latest).unwrap_err().message().contains("7.55"));
+}
+
+#[test]
 fn rows_that_are_gone_are_counted_over_groups() {
     let world = World::new();
     world.rows("t/a.parquet", 0..10);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Date32Type, Decimal128Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use falaj_base::{Error, Result};
 use falaj_lake::{Folder, Limits, Place, Rows, Snapshot};
@@ -82,6 +82,12 @@ impl World {
 fn shown(column: &ArrayRef, row: usize) -> String {
     if column.is_null(row) {
         return "-".to_owned();
+    }
+    if let Some(decimals) = column.as_primitive_opt::<Decimal128Type>() {
+        return decimals.value_as_string(row);
+    }
+    if let Some(days) = column.as_primitive_opt::<Date32Type>() {
+        return days.value(row).to_string();
     }
     match column.as_primitive_opt::<Int64Type>() {
         Some(numbers) => numbers.value(row).to_string(),

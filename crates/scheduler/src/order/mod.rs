@@ -68,7 +68,7 @@ pub enum Head {
 }
 
 /// A policy. Smaller scores run first; equal ones in the order of submission.
-pub trait Order: Debug + Send {
+pub trait Order: Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
     fn head(&self) -> Head {

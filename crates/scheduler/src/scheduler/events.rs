@@ -24,6 +24,8 @@ impl Scheduler {
             Event::NodeDown(node) => self.node_down(node),
             Event::NodeDrained(node) => self.cluster.set_status(node, Status::Drained),
             Event::Submitted(spec) => self.submit(spec),
+            Event::Restored(restored) => self.restore(*restored),
+            Event::Again { job, first } => self.again(job, first),
             Event::Checkpointed { job, of } => self.checkpointed(job, of),
             Event::Stopped(job) => self.stopped(job),
             Event::Resized(job) => {

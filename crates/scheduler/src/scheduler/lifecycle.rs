@@ -118,7 +118,7 @@ impl Scheduler {
     }
 
     /// Ends the run of a job whose capacity was lifted, as far as the books go.
-    fn end_run(&mut self, slot: u32) {
+    pub(super) fn end_run(&mut self, slot: u32) {
         let now = self.now;
         let Some(job) = self.jobs.get_mut(slot as usize).and_then(Option::as_mut) else { return };
         let gpus = job.gpus(job.placement.len());

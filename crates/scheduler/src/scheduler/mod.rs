@@ -13,6 +13,7 @@ mod pass;
 mod preempt;
 mod replan;
 mod reserve;
+mod restore;
 mod submit;
 mod timers;
 

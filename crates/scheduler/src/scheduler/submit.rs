@@ -56,7 +56,7 @@ impl Scheduler {
         self.arm_deadline(slot);
     }
 
-    fn admit(&mut self, spec: &JobSpec) -> Result<(), Refusal> {
+    pub(super) fn admit(&mut self, spec: &JobSpec) -> Result<(), Refusal> {
         check(spec)?;
         if spec.deadline.is_some_and(|deadline| deadline <= self.now) {
             return Err(Refusal::DeadlinePassed { deadline: spec.deadline.unwrap_or_default() });

@@ -12,6 +12,7 @@ mod packing;
 mod properties;
 mod quotas;
 mod ranked;
+mod restore;
 mod rules;
 mod simulate;
 mod waits;

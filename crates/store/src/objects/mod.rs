@@ -20,6 +20,7 @@
 //!
 //! Not here: names and content types of objects, and who may read them (`server::objects`).
 
+mod bucket;
 mod buffers;
 mod collect;
 mod config;
@@ -40,6 +41,7 @@ use std::sync::Arc;
 
 use falaj_base::{BlobId, Error, Name, Result, TenantId, code};
 
+pub use bucket::BucketConfig;
 pub use collect::Collected;
 pub(crate) use collect::DELETION_LEASE;
 pub use config::{ObjectsConfig, RootConfig};

@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use falaj_base::{BlobId, Error, Name, Result, TenantId, code};
-use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
-use object_store::{ClientOptions, ObjectStore, ObjectStoreExt, RetryConfig};
-use reqwest::Url;
+use object_store::{ObjectStore, ObjectStoreExt};
 
+use super::bucket::BucketConfig;
 use super::config::{ObjectsConfig, RootConfig};
 use super::failure::store_error;
 use super::staged::{create_directory, remove_staging};
@@ -76,33 +75,20 @@ impl Root {
     }
 
     fn s3(config: &RootConfig, objects: &ObjectsConfig) -> Result<Self> {
-        let refuse = || {
-            let text = format!("`url` is {:?}; allowed: s3://bucket/prefix", config.url);
-            Error::new(&code::INVALID_CONFIG, text).at("objects.roots.url")
+        let bucket = BucketConfig {
+            url: config.url.clone(),
+            endpoint: config.endpoint.clone(),
+            region: config.region.clone(),
+            access_key: config.access_key.clone(),
+            secret_key: config.secret_key.clone(),
+            session_token: config.session_token.clone(),
+            allow_http: config.allow_http,
+            timeout: objects.s3_timeout.get(),
+            retries: objects.s3_retries,
+            retry_for: None,
+            setting: "objects.roots.url",
         };
-        let url = Url::parse(&config.url).map_err(|_| refuse())?;
-        let bucket = url.host_str().filter(|_| url.scheme() == "s3").ok_or_else(refuse)?;
-        let prefix = Path::parse(url.path().trim_matches('/')).map_err(|_| refuse())?;
-        let options = ClientOptions::new().with_timeout(objects.s3_timeout.get());
-        let retry = RetryConfig { max_retries: objects.s3_retries, ..RetryConfig::default() };
-        let mut builder = AmazonS3Builder::new()
-            .with_client_options(options)
-            .with_retry(retry)
-            .with_bucket_name(bucket)
-            .with_region(&config.region)
-            .with_allow_http(config.allow_http);
-        if !config.endpoint.is_empty() {
-            builder = builder.with_endpoint(&config.endpoint);
-        }
-        if !config.access_key.is_empty() {
-            builder = builder
-                .with_access_key_id(&config.access_key)
-                .with_secret_access_key(config.secret_key.expose());
-        }
-        if !config.session_token.is_empty() {
-            builder = builder.with_token(config.session_token.expose());
-        }
-        let store = builder.build().map_err(|error| refuse().caused_by(error))?;
+        let (store, prefix) = bucket.open()?;
         let store = Arc::new(store);
         Ok(Self {
             name: config.name.clone(),

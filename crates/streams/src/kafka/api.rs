@@ -178,7 +178,7 @@ impl Fetched {
                 let aborted =
                     it.list(|it| Ok(Aborted { producer: it.i64()?, first: it.i64()? }))?;
                 it.i32()?;
-                let records = it.bytes()?.unwrap_or_default();
+                let records = it.bytes_there()?;
                 let end = if stable >= 0 { stable } else { high };
                 Ok(Self { error, end, aborted, records })
             })

@@ -1,14 +1,17 @@
 //! Batches of records, as Kafka keeps them since its version 0.11.
 //!
-//! Must hold: a batch that is damaged, compressed in an unknown way or too large is told as one
-//! record that cannot be read, so that whoever reads can go on behind it. Records of transactions
-//! that were given up are passed over.
+//! Must hold:
+//! - A batch that is damaged, compressed in an unknown way or too large is told as one record that
+//!   cannot be read, so that whoever reads can go on behind it.
+//! - Records are parts of what their batch unpacked to, and keep all of that in memory. So it is what
+//!   was unpacked that is bounded, over all batches of a fetch.
+//! - Records of transactions that were given up are passed over.
 
 use std::collections::HashSet;
 
 use bytes::Bytes;
 
-use super::codec::inflate;
+use super::codec::{Refused, inflate};
 use super::wire::{Input, Malformed};
 use crate::record::{Body, Bounds, Record};
 
@@ -28,13 +31,25 @@ pub(super) struct Aborted {
     pub(super) first: i64,
 }
 
+/// How much is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Most {
+    /// Bytes of one record.
+    pub(super) record: usize,
+    /// Bytes of all batches of a fetch, unpacked.
+    pub(super) inflated: usize,
+}
+
 /// What a fetch brought, being taken apart.
 #[derive(Debug)]
 pub(super) struct Unpacking {
     from: i64,
     bounds: Bounds,
-    /// Bytes of one batch at most, unpacked.
-    inflated: usize,
+    most: Most,
+    /// How much may still be unpacked.
+    left: usize,
+    /// Whether the next batch has to wait for another fetch.
+    enough: bool,
     aborted: Vec<Aborted>,
     /// Producers whose records do not count now.
     given_up: HashSet<i64>,
@@ -56,9 +71,19 @@ struct Head {
 }
 
 impl Unpacking {
-    pub(super) fn new(from: i64, bounds: Bounds, inflated: usize, aborted: Vec<Aborted>) -> Self {
-        let (given_up, records) = (HashSet::new(), Vec::new());
-        Self { from, bounds, inflated, aborted, given_up, bytes: 0, records, next: from }
+    pub(super) fn new(from: i64, bounds: Bounds, most: Most, aborted: Vec<Aborted>) -> Self {
+        Self {
+            from,
+            bounds,
+            most,
+            left: most.inflated,
+            enough: false,
+            aborted,
+            given_up: HashSet::new(),
+            bytes: 0,
+            records: Vec::new(),
+            next: from,
+        }
     }
 
     /// Takes batches until there is enough. One that is cut short at the end is left for the next
@@ -78,8 +103,22 @@ impl Unpacking {
         Ok(())
     }
 
+    /// Tells the first batch as too large, if it is and its end did not come.
+    pub(super) fn pass_over(&mut self, bytes: &Bytes, most: usize) -> Result<bool, Malformed> {
+        let mut input = Input(bytes.clone());
+        let (base, length) = (input.i64()?, input.i32()?);
+        let length = usize::try_from(length).map_err(|_| Malformed)?;
+        let known = bytes.len() >= BEFORE + 6 && bytes.get(16) == Some(&2);
+        if length <= most || length <= input.left() || !known {
+            return Ok(false);
+        }
+        let why = Body::too_large("the batch of records", length, most);
+        self.unreadable(base, last_offset(base, bytes), why);
+        Ok(true)
+    }
+
     fn is_full(&self) -> bool {
-        self.records.len() >= self.bounds.records || self.bytes >= self.bounds.bytes
+        self.enough || self.records.len() >= self.bounds.records || self.bytes >= self.bounds.bytes
     }
 
     fn batch(&mut self, base: i64, whole: Bytes) {
@@ -90,13 +129,13 @@ impl Unpacking {
         }
         match head(base, &whole) {
             Ok((head, records)) => self.records_of(&head, records),
-            Err(why) => self.unreadable(base, last, why),
+            Err(why) => self.unreadable(base, last, Body::Unreadable(why)),
         }
     }
 
-    fn unreadable(&mut self, base: i64, last: i64, why: String) {
+    fn unreadable(&mut self, base: i64, last: i64, body: Body) {
         let offset = base.max(self.from);
-        self.records.push(Record { offset, at: None, key: None, body: Body::Unreadable(why) });
+        self.records.push(Record { offset, at: None, key: None, body });
         self.next = self.next.max(last.max(offset).saturating_add(1));
     }
 
@@ -110,11 +149,26 @@ impl Unpacking {
             self.next = self.next.max(head.last.saturating_add(1));
             return;
         }
-        let unpacked = inflate(head.attributes & CODEC, packed, self.inflated);
-        let mut records = match unpacked {
+        let codec = head.attributes & CODEC;
+        let mut records = match inflate(codec, packed, self.left) {
             Ok(records) => Input(records),
-            Err(why) => return self.unreadable(head.base, head.last, why),
+            Err(Refused::TooLarge) if self.left < self.most.inflated => {
+                // It may be fine by itself.
+                self.enough = true;
+                return;
+            }
+            Err(Refused::TooLarge) => {
+                let most = self.most.inflated;
+                let why = format!("too large: its batch takes more than {most} bytes unpacked");
+                return self.unreadable(head.base, head.last, Body::Unreadable(why));
+            }
+            Err(Refused::Broken(why)) => {
+                return self.unreadable(head.base, head.last, Body::Unreadable(why));
+            }
         };
+        if codec != 0 {
+            self.left = self.left.saturating_sub(records.left());
+        }
         if head.attributes & CONTROL != 0 {
             if matches!(control(&mut records), Ok(ABORT)) {
                 self.given_up.remove(&head.producer);
@@ -126,19 +180,25 @@ impl Unpacking {
             if self.is_full() {
                 return;
             }
-            let Ok(record) = record(head, &mut records) else {
+            let Ok(mut record) = record(head, &mut records) else {
                 let why = "a record of its batch is cut short or has lengths that cannot be";
-                return self.unreadable(self.next.max(head.base), head.last, why.to_owned());
+                let why = Body::Unreadable(why.to_owned());
+                return self.unreadable(self.next.max(head.base), head.last, why);
             };
             if record.offset < self.next {
                 continue;
             }
             self.next = record.offset.saturating_add(1);
-            self.bytes += match &record.body {
+            let value = match &record.body {
                 Body::Value(value) => value.len(),
                 Body::Nothing | Body::Unreadable(_) => 0,
             };
-            self.bytes += record.key.as_ref().map_or(0, Bytes::len);
+            let size = value + record.key.as_ref().map_or(0, Bytes::len);
+            if size > self.most.record {
+                record.body = Body::too_large("it", size, self.most.record);
+                record.key = None;
+            }
+            self.bytes += size;
             self.records.push(record);
         }
         self.next = self.next.max(head.last.saturating_add(1));
@@ -265,6 +325,7 @@ mod tests {
     use super::super::wire::Output;
     use super::*;
 
+    const MOST: Most = Most { record: 1 << 16, inflated: 1 << 20 };
     const PLENTY: Bounds = Bounds { records: 1000, bytes: 1 << 20, wait: Duration::ZERO };
 
     #[allow(clippy::cast_possible_truncation, reason = "seven bits")]
@@ -323,7 +384,7 @@ mod tests {
     }
 
     fn unpacked(from: i64, bounds: Bounds, aborted: &[Aborted], bytes: &[u8]) -> Unpacking {
-        let mut unpacking = Unpacking::new(from, bounds, 1 << 20, aborted.to_vec());
+        let mut unpacking = Unpacking::new(from, bounds, MOST, aborted.to_vec());
         unpacking.all(Bytes::copy_from_slice(bytes)).unwrap();
         unpacking
     }
@@ -420,10 +481,58 @@ mod tests {
         }
     }
 
+    /// A batch whose records are packed with zstd.
+    fn packed(base: i64, values: &[&str]) -> Vec<u8> {
+        let plain = written(&batch(base, values));
+        let at = BEFORE + 40;
+        let records = zstd::encode_all(&plain[at..], 1).unwrap();
+        let mut rest = [&plain[BEFORE..at], &records].concat();
+        rest[1] |= 4;
+        let length = i32::try_from(rest.len() + 9).unwrap().to_be_bytes();
+        let sum = crc32c(&rest).to_be_bytes();
+        [&plain[..8], &length, &plain[12..17], &sum, &rest].concat()
+    }
+
+    #[test]
+    fn what_is_unpacked_is_bounded_over_all_batches() {
+        let large = "x".repeat(60_000);
+        let one: Vec<&str> = vec![&large; 10];
+        // Each of them keeps 600 kB in memory for a few bytes of the fetch.
+        let batches: Vec<u8> = (0..20).flat_map(|at| packed(at * 10, &one)).collect();
+        assert!(batches.len() < 20_000);
+        let first = unpacked(0, Bounds { bytes: usize::MAX, ..PLENTY }, &[], &batches);
+        assert_eq!((first.records.len(), first.next), (10, 10));
+        assert!(first.left < MOST.inflated);
+        let again = unpacked(10, Bounds { bytes: usize::MAX, ..PLENTY }, &[], &batches);
+        assert_eq!((again.records.len(), again.next), (10, 20));
+        // One that is too large by itself is told and passed.
+        let many: Vec<&str> = vec![&large; 20];
+        let bytes = [packed(0, &many), packed(20, &["fine"])].concat();
+        let all = unpacked(0, PLENTY, &[], &bytes);
+        assert_eq!((shown(&all), all.next), (expected(&[(0, "!"), (20, "fine")]), 21));
+    }
+
+    #[test]
+    fn a_record_or_a_batch_that_is_too_large_is_told_and_passed() {
+        let large = "x".repeat(MOST.record + 1);
+        let all = unpacked(0, PLENTY, &[], &written(&batch(0, &["a", &large, "c"])));
+        assert_eq!((shown(&all), all.next), (expected(&[(0, "a"), (1, "!"), (2, "c")]), 3));
+        let Body::Unreadable(why) = &all.records[1].body else { panic!("it was taken") };
+        assert!(why.starts_with("too large") && why.contains("max_record"), "{why}");
+        // Only the beginning of a batch came.
+        let whole = written(&batch(7, &[&large, "b", "c"]));
+        let mut cut = Unpacking::new(7, PLENTY, MOST, Vec::new());
+        assert!(cut.pass_over(&whole[..100].to_vec().into(), 1000).unwrap());
+        assert_eq!((shown(&cut), cut.next), (expected(&[(7, "!")]), 10));
+        let mut fine = Unpacking::new(7, PLENTY, MOST, Vec::new());
+        assert!(!fine.pass_over(&whole[..100].to_vec().into(), 1 << 20).unwrap());
+        assert_eq!((fine.records.len(), fine.next), (0, 7));
+    }
+
     proptest! {
         #[test]
         fn anything_is_read_or_refused(bytes: Vec<u8>, from: i64) {
-            let mut unpacking = Unpacking::new(from, PLENTY, 1 << 16, Vec::new());
+            let mut unpacking = Unpacking::new(from, PLENTY, MOST, Vec::new());
             let read = unpacking.all(bytes.into());
             prop_assert!(unpacking.next >= from, "{read:?}");
         }

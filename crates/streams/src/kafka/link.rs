@@ -22,6 +22,8 @@ use crate::failure::Failure;
 const NAME: &str = "falaj";
 /// What an answer takes beside records.
 const SLACK: usize = 1 << 20;
+/// What is read of an answer that is too long: where a batch stands is told at its beginning.
+const BEGINNING: usize = 64 << 10;
 
 trait Io: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Io for T {}
@@ -94,12 +96,31 @@ impl Link {
     }
 
     /// Asks, and waits for the answer as long as is said. After a failure the link is of no use.
-    pub(super) async fn ask_within(
+    async fn ask_within(
         &mut self,
         api: Api,
         body: &Output,
         patience: Duration,
     ) -> Result<Input, Failure> {
+        let (answer, length) = self.ask_for(api, body, patience).await?;
+        match length {
+            None => Ok(answer),
+            Some(length) => Err(Failure::refused(format!(
+                "the broker's answer takes {length} bytes; allowed: {} (`batch_size` and \
+                 `max_record` of the stream)",
+                self.most
+            ))),
+        }
+    }
+
+    /// The same, but of an answer that is too long its beginning, and how long it is: the link is of no
+    /// use then either.
+    pub(super) async fn ask_for(
+        &mut self,
+        api: Api,
+        body: &Output,
+        patience: Duration,
+    ) -> Result<(Input, Option<usize>), Failure> {
         self.number = self.number.wrapping_add(1);
         let mut head = Output::default();
         head.i16(api.key).i16(api.version).i32(self.number).text(NAME);
@@ -117,16 +138,10 @@ impl Link {
         tokio::time::timeout(patience, exchange).await.map_err(slow)?
     }
 
-    async fn answer(&mut self) -> Result<Input, Failure> {
+    async fn answer(&mut self) -> Result<(Input, Option<usize>), Failure> {
         let length = self.io.read_i32().await.map_err(Failure::away)?;
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        if length > self.most {
-            return Err(Failure::refused(format!(
-                "the broker's answer takes {length} bytes; allowed: {} (`batch_size` and \
-                 `max_record` of the stream)",
-                self.most
-            )));
-        }
+        let told = usize::try_from(length).unwrap_or(usize::MAX);
+        let (length, over) = if told > self.most { (BEGINNING, Some(told)) } else { (told, None) };
         let mut bytes = BytesMut::with_capacity(length);
         let mut rest = (&mut self.io).take(length as u64);
         while bytes.len() < length {
@@ -138,7 +153,7 @@ impl Link {
         if read(input.i32())? != self.number {
             return Err(Failure::away("the broker answered another question"));
         }
-        Ok(input)
+        Ok((input, over))
     }
 
     async fn log_in(&mut self, config: &StreamConfig) -> Result<(), Failure> {

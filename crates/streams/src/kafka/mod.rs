@@ -14,13 +14,13 @@ mod wire;
 use falaj_base::Result;
 
 use self::api::{Fetched, Metadata, Wanted, code};
-use self::batch::Unpacking;
+use self::batch::{Most, Unpacking};
 use self::link::{Dialer, Link, read};
 use crate::config::{StreamConfig, address};
 use crate::failure::Failure;
 use crate::record::{Bounds, Chunk, Start};
 
-/// How much larger than packed a batch may be.
+/// How much larger than a record may be what the batches of one fetch unpack to.
 const INFLATED: usize = 8;
 
 /// A cluster. Cheap to clone.
@@ -143,9 +143,10 @@ impl KafkaReader {
         };
         let patience = config.timeout.get().saturating_add(bounds.wait);
         let link = self.link().await?;
-        let answer = link.ask_within(api::FETCH, &api::fetch(wanted), patience).await;
-        let fetched = answer.and_then(|answer| read(Fetched::read(answer)));
-        let fetched = self.kept(fetched)?;
+        let answer = link.ask_for(api::FETCH, &api::fetch(wanted), patience).await;
+        let fetched =
+            answer.and_then(|(answer, over)| read(Fetched::read(answer)).map(|it| (it, over)));
+        let (fetched, over) = self.kept(fetched)?;
         if fetched.error == code::OFFSET_OUT_OF_RANGE {
             let (first, end) = (self.offset(-2).await?, self.offset(-1).await?);
             if (first..=end).contains(&from) {
@@ -158,20 +159,41 @@ impl KafkaReader {
             self.link = None;
             return Err(self.kafka.failed(&self.topic, fetched.error));
         }
-        let inflated = config.max_record.as_usize().saturating_mul(INFLATED);
-        let had = fetched.records.len();
-        let mut unpacking = Unpacking::new(from, bounds, inflated, fetched.aborted);
-        // Unpacking is work, but of no more than a batch or two.
-        let unpacked = unpacking.all(fetched.records);
-        self.kept(read(unpacked))?;
-        if had > 0 && unpacking.next == from {
-            return Err(Failure::refused(format!(
-                "a batch of records at the offset {from} is larger than {bytes} bytes \
-                 (`batch_size` of the stream)"
-            )));
+        let record = config.max_record.as_usize();
+        let most = Most { record, inflated: record.saturating_mul(INFLATED) };
+        let mut unpacking = Unpacking::new(from, bounds, most, fetched.aborted);
+        let records = fetched.records;
+        if over.is_some() {
+            // The rest of the answer is not read.
+            self.link = None;
+            let passed = read(unpacking.pass_over(&records, record))?;
+            if !passed {
+                return Err(self.too_much(from, bytes));
+            }
+        } else if !records.is_empty() {
+            // Unpacking is work.
+            let unpack = move || {
+                let done = unpacking.all(records);
+                (unpacking, done)
+            };
+            let (done, unpacked) =
+                tokio::task::spawn_blocking(unpack).await.map_err(Failure::away)?;
+            unpacking = done;
+            self.kept(read(unpacked))?;
+            if unpacking.next == from {
+                return Err(self.too_much(from, bytes));
+            }
         }
         let lag = fetched.end.saturating_sub(unpacking.next).max(0).cast_unsigned();
         Ok(Chunk { records: unpacking.records, next: unpacking.next, lag })
+    }
+
+    fn too_much(&self, from: i64, bytes: usize) -> Failure {
+        let topic = &self.topic;
+        Failure::refused(format!(
+            "a batch of records of {topic} at the offset {from} is larger than {bytes} bytes \
+             (`batch_size` of the stream)"
+        ))
     }
 
     /// The offset at a time; -2 is the first, -1 the end.

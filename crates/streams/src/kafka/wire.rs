@@ -64,6 +64,16 @@ impl Input {
         self.take(usize::try_from(length).map_err(|_| Malformed)?).map(Some)
     }
 
+    /// Bytes, as many of them as came.
+    pub(super) fn bytes_there(&mut self) -> Read<Bytes> {
+        let length = self.i32()?;
+        if length == -1 {
+            return Ok(Bytes::new());
+        }
+        let length = usize::try_from(length).map_err(|_| Malformed)?;
+        self.take(length.min(self.left()))
+    }
+
     /// A list, each item of which takes at least one byte.
     pub(super) fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Read<T>) -> Read<Vec<T>> {
         let count = self.i32()?;

@@ -112,3 +112,30 @@ async fn brokers_elsewhere_are_not_connected_to() {
     allowed.hosts = vec!["127.0.0.1".to_owned()];
     Broker::new(&allowed).unwrap().reader(&topic("rides"), 0).read(0, BOUNDS).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_record_that_is_too_large_is_told_and_passed_over() {
+    let mut kafka = Kafka::start(1);
+    kafka.make("rides");
+    let mut config = config(StreamKind::Kafka, &kafka.servers);
+    config.max_record = falaj_base::ByteSize::kib(1);
+    config.batch_size = falaj_base::ByteSize::kib(1);
+    let broker = Broker::new(&config).unwrap();
+    // One that comes and is too large, and one that is not even read to its end.
+    for value in ["a".to_owned(), "y".repeat(2000), "x".repeat(4_000_000), "b".to_owned()] {
+        kafka.produce("rides", 0, "none", &[value]);
+    }
+    let mut reader = broker.reader(&topic("rides"), 0);
+    let (mut at, mut found) = (0, Vec::new());
+    while found.len() < 4 {
+        let chunk = reader.read(at, BOUNDS).await.unwrap();
+        at = chunk.next;
+        found.extend(chunk.records);
+    }
+    let told = found.iter().map(|record| match &record.body {
+        Body::Unreadable(why) => why.starts_with("too large"),
+        _ => false,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [false, true, true, false]);
+    assert_eq!(found.iter().map(|it| it.offset).collect::<Vec<_>>(), [0, 1, 2, 3]);
+}

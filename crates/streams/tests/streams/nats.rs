@@ -122,3 +122,38 @@ async fn one_logs_in_as_is_configured() {
     let right = with("ada", "secret").partitions(&topic("rides")).await.unwrap_err();
     assert!(matches!(right, Failure::Missing(_)), "{right:?}");
 }
+
+#[tokio::test]
+async fn a_message_that_is_too_large_is_told_and_passed_over() {
+    let nats = Nats::start().await;
+    let context = nats.make("rides").await;
+    let mut config = config(StreamKind::Nats, &nats.address());
+    config.max_record = falaj_base::ByteSize::kib(1);
+    config.batch_size = falaj_base::ByteSize::kib(1);
+    let broker = Broker::new(&config).unwrap();
+    let large = "x".repeat(200_000);
+    // One that is sent and is too large, and some that the server does not send.
+    let values = ["a".to_owned(), "y".repeat(2000), large.clone(), "b".to_owned(), large];
+    publish(&context, "rides.a", &values).await;
+    publish(&context, "rides.a", &["c".to_owned()]).await;
+    let mut reader = broker.reader(&topic("rides"), 0);
+    let mut at = reader.start(Start::At(0)).await.unwrap();
+    let mut found = Vec::new();
+    let bounds = falaj_streams::Bounds { bytes: 1024, ..BOUNDS };
+    while found.len() < 6 {
+        let chunk = reader.read(at, bounds).await.unwrap();
+        at = chunk.next;
+        found.extend(chunk.records);
+    }
+    let shown = found.iter().map(|record| match &record.body {
+        falaj_streams::Body::Value(value) => String::from_utf8(value.to_vec()).unwrap(),
+        falaj_streams::Body::Nothing => "-".to_owned(),
+        falaj_streams::Body::Unreadable(why) => {
+            assert!(why.starts_with("too large") && why.contains("max_record"), "{why}");
+            "!".to_owned()
+        }
+    });
+    assert_eq!(shown.collect::<Vec<_>>(), ["a", "!", "!", "b", "!", "c"]);
+    assert_eq!(found.iter().map(|it| it.offset).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(at, 7);
+}

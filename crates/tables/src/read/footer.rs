@@ -4,12 +4,28 @@ use falaj_base::{Error, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::source::Source;
-use super::thrift::{Stop, Walk, kind};
+use super::thrift::{Stop, Walk, expect, kind};
 use super::unreadable;
 use crate::limits::Limits;
 
 /// The length of the description and the four letters that end a file.
 const TAIL: usize = 8;
+
+/// The types of the fields of the description, and of a node of the schema in it.
+const TYPES: [u8; 7] =
+    [kind::I32, kind::LIST, kind::I64, kind::LIST, kind::LIST, kind::BINARY, kind::LIST];
+const NODE_TYPES: [u8; 10] = [
+    kind::I32,
+    kind::I32,
+    kind::I32,
+    kind::BINARY,
+    kind::I32,
+    kind::I32,
+    kind::I32,
+    kind::I32,
+    kind::I32,
+    kind::STRUCT,
+];
 
 /// Refuses a description that is too large, nests too deep, or claims more than it holds.
 pub(super) fn check(source: &Source, limits: &Limits) -> Result<()> {
@@ -33,8 +49,9 @@ pub(super) fn check(source: &Source, limits: &Limits) -> Result<()> {
     let mut found = Nesting::default();
     let mut walk = Walk::new(&footer);
     walk.fields(0, |walk, field, type_of| {
+        expect(&TYPES, field, type_of)?;
         // Field 2 of the file's description is the schema: a tree, laid out flat.
-        if field != 2 || type_of != kind::LIST {
+        if field != 2 {
             return Ok(false);
         }
         let (type_of, count) = walk.list()?;
@@ -44,11 +61,13 @@ pub(super) fn check(source: &Source, limits: &Limits) -> Result<()> {
         for _ in 0..count {
             let mut children = 0;
             walk.fields(1, |walk, field, type_of| {
-                if field == 5 && type_of == kind::I32 {
-                    children = walk.number()?;
-                    return Ok(true);
+                expect(&NODE_TYPES, field, type_of)?;
+                match field {
+                    5 => children = walk.int()?,
+                    10 => logical(walk)?,
+                    _ => return Ok(false),
                 }
-                Ok(false)
+                Ok(true)
             })?;
             found.add(children);
         }
@@ -64,6 +83,36 @@ pub(super) fn check(source: &Source, limits: &Limits) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// What the values of a node mean: one of many structures, whose fields the library reads by their
+/// numbers alone.
+fn logical(walk: &mut Walk<'_>) -> Result<(), Stop> {
+    walk.fields(2, |walk, which, type_of| {
+        // 9 is none yet, and what comes later is passed over by its type.
+        if type_of != kind::STRUCT {
+            return if which < 20 && which != 9 { Err(Stop::Wrong) } else { Ok(false) };
+        }
+        let types: &[u8] = match which {
+            5 => &[kind::I32, kind::I32],
+            7 | 8 => &[kind::TRUE, kind::STRUCT],
+            10 => &[kind::BYTE, kind::TRUE],
+            16 => &[kind::BYTE],
+            17 => &[kind::BINARY],
+            18 => &[kind::BINARY, kind::I32],
+            _ => &[],
+        };
+        walk.fields(3, |walk, field, type_of| {
+            expect(types, field, type_of)?;
+            if field != 2 || !matches!(which, 7 | 8) {
+                return Ok(false);
+            }
+            // The unit of a time: one of three empty structures.
+            walk.fields(4, |_, _, type_of| expect(&[kind::STRUCT], 1, type_of).map(|()| false))?;
+            Ok(true)
+        })?;
+        Ok(true)
+    })
 }
 
 /// How deep a flattened tree is: for each open node, how many of its children are still to come.

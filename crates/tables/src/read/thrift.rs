@@ -2,6 +2,10 @@
 //!
 //! Every element takes at least one byte, so that a walk is never longer than its bytes, and lists
 //! that claim more than there is end it.
+//!
+//! Must hold: the Parquet library, which reads the same bytes later, finds the same fields in them. It
+//! takes the last of a field that comes twice, whatever type it says, and passes over booleans in lists
+//! as if they took no room. No writer does any of that: whoever does is refused.
 
 use falaj_base::{Error, Result};
 
@@ -47,6 +51,14 @@ impl From<Stop> for Error {
 
 type Walked<T> = Result<T, Stop>;
 
+/// Refuses a field that is known to be of another type: `types` are those of the fields from 1 on.
+pub(super) fn expect(types: &[u8], field: i64, type_of: u8) -> Walked<()> {
+    let place = usize::try_from(field - 1).ok();
+    let wanted = place.and_then(|place| types.get(place));
+    let type_of = if type_of == kind::FALSE { kind::TRUE } else { type_of };
+    if wanted.is_some_and(|wanted| *wanted != type_of) { Err(Stop::Wrong) } else { Ok(()) }
+}
+
 impl<'a> Walk<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
@@ -90,8 +102,14 @@ impl<'a> Walk<'a> {
         Ok((bits >> 1).cast_signed() ^ -((bits & 1).cast_signed()))
     }
 
-    /// Calls `visit` with the number and the type of each field of a structure. It returns whether
-    /// it read the value; if not, the value is passed over.
+    /// A signed number of four bytes: the library cuts larger ones.
+    pub(super) fn int(&mut self) -> Walked<i64> {
+        let number = self.number()?;
+        i32::try_from(number).map(i64::from).map_err(|_| Stop::Wrong)
+    }
+
+    /// Calls `visit` with the number and the type of each field of a structure, in rising order. It
+    /// returns whether it read the value; if not, the value is passed over.
     pub(super) fn fields(
         &mut self,
         depth: usize,
@@ -107,13 +125,13 @@ impl<'a> Walk<'a> {
                 return Ok(());
             }
             let (step, kind) = (i64::from(head >> 4), head & 0x0f);
-            last = if step == 0 {
-                self.number()?
-            } else {
-                last.checked_add(step).ok_or(Stop::Wrong)?
-            };
+            let next = if step == 0 { self.number()? } else { last + step };
+            if next <= last || next > i64::from(i16::MAX) {
+                return Err(Stop::Wrong);
+            }
+            last = next;
             if !visit(self, last, kind)? {
-                self.skip(kind, depth + 1, false)?;
+                self.skip(kind, depth + 1)?;
             }
         }
     }
@@ -129,13 +147,20 @@ impl<'a> Walk<'a> {
         Ok((head & 0x0f, count))
     }
 
-    /// Passes over a value. Booleans have a byte of their own only inside lists.
-    pub(super) fn skip(&mut self, kind: u8, depth: usize, listed: bool) -> Walked<()> {
+    /// Passes over an element of a list or a map.
+    fn skip_element(&mut self, kind: u8, depth: usize) -> Walked<()> {
+        if matches!(kind, kind::TRUE | kind::FALSE) {
+            return Err(Stop::Wrong);
+        }
+        self.skip(kind, depth)
+    }
+
+    /// Passes over a value.
+    pub(super) fn skip(&mut self, kind: u8, depth: usize) -> Walked<()> {
         if depth > MAX_DEPTH {
             return Err(Stop::Wrong);
         }
         match kind {
-            kind::TRUE | kind::FALSE if listed => self.pass(1),
             kind::TRUE | kind::FALSE => Ok(()),
             kind::BYTE => self.pass(1),
             kind::I16 | kind::I32 | kind::I64 => self.varint().map(|_| ()),
@@ -148,7 +173,7 @@ impl<'a> Walk<'a> {
             kind::LIST | kind::SET => {
                 let (kind, count) = self.list()?;
                 for _ in 0..count {
-                    self.skip(kind, depth + 1, true)?;
+                    self.skip_element(kind, depth + 1)?;
                 }
                 Ok(())
             }
@@ -159,8 +184,8 @@ impl<'a> Walk<'a> {
                 }
                 let kinds = self.byte()?;
                 for _ in 0..count {
-                    self.skip(kinds >> 4, depth + 1, true)?;
-                    self.skip(kinds & 0x0f, depth + 1, true)?;
+                    self.skip_element(kinds >> 4, depth + 1)?;
+                    self.skip_element(kinds & 0x0f, depth + 1)?;
                 }
                 Ok(())
             }
@@ -187,8 +212,29 @@ mod tests {
             (&[][..], kind::DOUBLE),
             (&[0][..], 15),
         ] {
-            assert!(Walk::new(bytes).skip(kind, 0, false).is_err(), "{bytes:?}");
+            assert!(Walk::new(bytes).skip(kind, 0).is_err(), "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn what_others_read_differently_ends_the_walk() {
+        for (bytes, kind) in [
+            // A field twice, one before another, one beyond what the library counts to.
+            (&[0x15, 0x02, 0x05, 0x02, 0x02, 0x00][..], kind::STRUCT),
+            (&[0x25, 0x02, 0x05, 0x02, 0x02, 0x00][..], kind::STRUCT),
+            (&[0x05, 0x84, 0x80, 0x08, 0x02, 0x00][..], kind::STRUCT),
+            (&[0x05, 0x00, 0x02, 0x00][..], kind::STRUCT),
+            // Booleans in a list, a set and a map.
+            (&[0x11, 0x01][..], kind::LIST),
+            (&[0x12, 0x01][..], kind::SET),
+            (&[0x01, 0x51, 0x02, 0x01][..], kind::MAP),
+        ] {
+            assert!(matches!(Walk::new(bytes).skip(kind, 0), Err(Stop::Wrong)), "{bytes:?}");
+        }
+        assert!(Walk::new(&[0x15, 0x02, 0x05, 0x04, 0x02, 0x00]).skip(kind::STRUCT, 0).is_ok());
+        // Four bytes and a bit: the library would see nothing but the bit.
+        assert!(Walk::new(&[0x82, 0x80, 0x80, 0x80, 0x20]).int().is_err());
+        assert_eq!(Walk::new(&[0x02]).int().unwrap(), 1);
     }
 
     #[test]

@@ -107,6 +107,167 @@ fn many_values_in_few_bytes_are_counted_before_they_are_unpacked() {
     assert!(drain(bytes, tight).unwrap_err().contains("too many values"));
 }
 
+/// The library unpacks gzip and brotli to their end, whatever the page says.
+#[test]
+fn a_page_that_unpacks_to_more_than_it_says_is_refused() {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    use parquet::arrow::ArrowWriter;
+    use parquet::basic::{BrotliLevel, Compression, GzipLevel};
+    use parquet::file::properties::WriterProperties;
+    let zeros: ArrayRef = Arc::new(Int64Array::from(vec![0; 1_000_000]));
+    let batch = RecordBatch::try_from_iter([("x", zeros)]).unwrap();
+    for compression in
+        [Compression::GZIP(GzipLevel::default()), Compression::BROTLI(BrotliLevel::default())]
+    {
+        let properties = WriterProperties::builder()
+            .set_compression(compression)
+            .set_dictionary_enabled(false)
+            .set_data_page_size_limit(64 << 20)
+            .set_data_page_row_count_limit(usize::MAX);
+        let writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties.build()));
+        let mut writer = writer.unwrap();
+        writer.write(&batch).unwrap();
+        let mut bytes = writer.into_inner().unwrap();
+        assert_eq!(drain(bytes.clone().into(), Limits::default()), Ok(1_000_000));
+        // A page begins with its kind and then says how much it unpacks to: eight million bytes.
+        assert_eq!((bytes[4], bytes[6]), (0x15, 0x15));
+        assert!(bytes[7..10].iter().all(|byte| byte & 0x80 != 0) && bytes[10] & 0x80 == 0);
+        bytes[7..11].copy_from_slice(&[0xc8, 0x81, 0x80, 0x00]);
+        let error = drain(bytes.into(), Limits::default()).unwrap_err();
+        assert!(error.contains("a page that unpacks to more"), "{error}");
+    }
+}
+
+/// A number as Thrift writes it.
+fn int(number: i64) -> Vec<u8> {
+    let mut left = ((number << 1) ^ (number >> 63)).cast_unsigned();
+    let mut bytes = Vec::new();
+    while left >= 0x80 {
+        bytes.push(u8::try_from(left & 0x7f).unwrap() | 0x80);
+        left >>= 7;
+    }
+    bytes.push(u8::try_from(left).unwrap());
+    bytes
+}
+
+/// Pieces of a page's header, one after the other.
+fn joined(pieces: &[&[u8]]) -> Vec<u8> {
+    pieces.concat()
+}
+
+/// The library takes the last of a field that comes twice, and never looks at its type.
+#[test]
+fn a_page_that_can_be_read_in_two_ways_is_refused() {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    use parquet::arrow::ArrowWriter;
+    use parquet::basic::{Compression, GzipLevel};
+    use parquet::file::properties::WriterProperties;
+    let random = (1..1000_i64).map(|n| n.wrapping_mul(0x5851_f42d_4c95_7f2d));
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(random));
+    let batch = RecordBatch::try_from_iter([("x", numbers)]).unwrap();
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::GZIP(GzipLevel::default()))
+        .set_dictionary_enabled(false);
+    let writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties.build()));
+    let mut writer = writer.unwrap();
+    writer.write(&batch).unwrap();
+    writer.flush().unwrap();
+    let group = writer.flushed_row_groups()[0].column(0).clone();
+    let whole = writer.into_inner().unwrap();
+    let (start, length) = group.byte_range();
+    let [start, length] = [start, length].map(|it| usize::try_from(it).unwrap());
+    assert_eq!(drain(whole.clone().into(), Limits::default()), Ok(999));
+
+    // The only page of the file with another header, and no page behind it.
+    let said = |header: &dyn Fn(&[u8]) -> Vec<u8>| {
+        let packed = (0..length)
+            .rev()
+            .find(|packed| header(&int(i64::try_from(*packed).unwrap())).len() + packed == length);
+        let header = header(&int(i64::try_from(packed.unwrap()).unwrap()));
+        let mut bytes = whole.clone();
+        bytes[start..start + header.len()].copy_from_slice(&header);
+        bytes[start + header.len()..start + length].fill(0);
+        drain(bytes.into(), Limits::default()).unwrap_err()
+    };
+    let (kind, size) = (joined(&[&[0x15], &int(3)]), joined(&[&[0x15], &int(8000)]));
+    // How many values, nulls and rows, and how they are written; then how long their levels are.
+    let values = joined(&[&[0x5c, 0x15], &int(999), &[0x15], &int(0), &[0x15], &int(999)]);
+    let values = joined(&[&values, &[0x15], &int(0)]);
+    let levels = joined(&[&[0x15], &int(0), &[0x15], &int(0)]);
+    let plain = |packed: &[u8]| {
+        joined(&[&kind, &size, &[0x15], packed, &values, &levels, &[0x11, 0x00, 0x00]])
+    };
+    let error = said(&plain);
+    assert!(error.contains("a page that cannot be unpacked"), "{error}");
+    let forged: [(&str, &dyn Fn(&[u8]) -> Vec<u8>); 8] = [
+        ("not packed, and packed", &|packed| {
+            let twice = joined(&[&[0x12, 0x01], &int(7), &[0x00, 0x00]]);
+            joined(&[&kind, &size, &[0x15], packed, &values, &levels, &twice])
+        }),
+        ("levels, and none", &|packed| {
+            let levels = joined(&[&[0x15], &int(99), &[0x05], &int(5), &int(0), &[0x15], &int(0)]);
+            joined(&[&kind, &size, &[0x15], packed, &values, &levels, &[0x11, 0x00, 0x00]])
+        }),
+        ("small, and two gigabytes", &|packed| {
+            let large = joined(&[&size, &[0x04], &int(2), &int(i64::from(i32::MAX))]);
+            joined(&[&kind, &large, &[0x15], packed, &values, &levels, &[0x11, 0x00, 0x00]])
+        }),
+        ("a size of another type", &|packed| {
+            let other = joined(&[&[0x16], &int(8000)]);
+            joined(&[&kind, &other, &[0x15], packed, &values, &levels, &[0x11, 0x00, 0x00]])
+        }),
+        ("a size by a number that is cut", &|packed| {
+            let cut = joined(&[&size, &[0x05], &int(65538), &int(i64::from(i32::MAX))]);
+            joined(&[&kind, &cut, &[0x15], packed, &values, &levels, &[0x11, 0x00, 0x00]])
+        }),
+        ("booleans in a list", &|packed| {
+            let end = [0x11, 0x00, 0x19, 0x11, 0x00, 0x00];
+            joined(&[&kind, &size, &[0x15], packed, &values, &levels, &end])
+        }),
+        ("both kinds of data", &|packed| {
+            let first = joined(&[&[0x2c, 0x15], &int(1), &[0x15], &int(0), &[0x15], &int(3)]);
+            let first = joined(&[&first, &[0x15], &int(3), &[0x00]]);
+            let second = joined(&[&[0x3c], &values[1..], &levels, &[0x11, 0x00, 0x00]]);
+            joined(&[&kind, &size, &[0x15], packed, &first, &second])
+        }),
+        ("one kind, described as the other", &|packed| {
+            let kind = joined(&[&[0x15], &int(0)]);
+            joined(&[&kind, &size, &[0x15], packed, &values, &levels, &[0x11, 0x00, 0x00]])
+        }),
+    ];
+    for (what, header) in forged {
+        let error = said(header);
+        assert!(error.contains("a description that does not add up"), "{what}: {error}");
+    }
+}
+
+/// A schema that hides how deep it is.
+#[test]
+fn a_schema_that_can_be_read_in_two_ways_is_refused() {
+    let named = [0x48, 0x01, b'a'];
+    for (what, node) in [
+        ("children twice", joined(&[&named, &[0x15], &int(0), &[0x05], &int(5), &int(1)])),
+        ("children of another type", joined(&[&named, &[0x16], &int(1)])),
+        ("children by a number that is cut", joined(&[&named, &[0x15], &int(1 - (1 << 32))])),
+        // A decimal is a structure; as bytes it could hold anything.
+        ("a meaning of another type", joined(&[&named, &[0x6c, 0x58, 0x02, 0x00, 0x00, 0x00]])),
+        ("a unit of another type", {
+            // Field 10, field 8 in it: adjusted or not, and the unit.
+            joined(&[&named, &[0x6c, 0x8c, 0x11, 0x1c, 0x11, 0x00, 0x00, 0x00]])
+        }),
+    ] {
+        let footer = joined(&[&[0x15, 0x02, 0x19, 0x1c], &node, &[0x00, 0x00]]);
+        let length = u32::try_from(footer.len()).unwrap().to_le_bytes();
+        let bytes = joined(&[b"PAR1", &footer, &length, b"PAR1"]);
+        let error = drain(bytes.into(), Limits::default()).unwrap_err();
+        assert!(error.contains("a description that does not add up"), "{what}: {error}");
+    }
+}
+
 #[test]
 fn what_the_library_only_asserts_is_refused() {
     // A length in a page of lists, bent: the rows claim more values than there are.

@@ -76,9 +76,12 @@ pub(super) fn cast(
     }
     let some = |found: Option<i64>, shown: String| found.map_or_else(|| wrong(shown), Row::Value);
     let texts = |of: &dyn Fn(usize) -> Row<String>| -> Result<Column> {
-        let mut made = Texts::new();
-        for text in rows.each(node, of)? {
-            made.push(text.as_deref())?;
+        let mut made = Texts::new(rows.held);
+        for row in 0..rows.count {
+            match rows.one(node, row, of(row))? {
+                Some(text) => made.push(Some(&text))?,
+                None => made.push(None)?,
+            }
         }
         Ok(made.finish())
     };
@@ -120,7 +123,7 @@ pub(super) fn cast(
         }),
         (Column::Text(values), Kind::Bytes) => {
             let bytes = values.iter().map(|text| text.map(str::as_bytes));
-            Column::Bytes(bytes.collect())
+            super::text::bytes(bytes, rows.held)?
         }
         (column, Kind::Text) => texts(&|row| {
             if column.is_null(row) {

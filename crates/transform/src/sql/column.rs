@@ -15,6 +15,7 @@ use arrow_schema::DataType;
 use falaj_base::{Error, Result};
 
 use super::node::{Kind, Literal};
+use super::text::{Held, Texts};
 use crate::Type;
 
 #[derive(Clone, Debug)]
@@ -119,16 +120,35 @@ impl Column {
         }
     }
 
-    pub(super) fn constant(literal: &Literal, kind: Kind, rows: usize) -> Self {
-        match literal {
+    pub(super) fn constant(
+        literal: &Literal,
+        kind: Kind,
+        rows: usize,
+        held: &Held,
+    ) -> Result<Self> {
+        Ok(match literal {
             Literal::Null => Self::null(kind, rows),
             Literal::Bool(value) => Self::Bool(BooleanArray::from(vec![*value; rows])),
             Literal::Int(value) => Self::Int(Int64Array::from_value(*value, rows)),
             Literal::Float(value) => Self::Float(Float64Array::from_value(*value, rows)),
             Literal::Text(value) => {
+                held.take(value.len().saturating_mul(rows))?;
                 Self::Text(StringArray::from_iter_values((0..rows).map(|_| value)))
             }
             Literal::Time(value) => Self::Time(TimestampMicrosecondArray::from_value(*value, rows)),
+        })
+    }
+
+    /// What its texts or bytes take, as far as they are its own.
+    pub(super) fn text_bytes(&self) -> usize {
+        let length = |offsets: &[i32]| match (offsets.first(), offsets.last()) {
+            (Some(first), Some(last)) => usize::try_from(last - first).unwrap_or(0),
+            _ => 0,
+        };
+        match self {
+            Self::Text(values) => length(values.value_offsets()),
+            Self::Bytes(values) => length(values.value_offsets()),
+            _ => 0,
         }
     }
 
@@ -162,7 +182,12 @@ impl Column {
     }
 
     /// Picks, row by row, the value of one of several columns of a kind; null where none is told.
-    pub(super) fn pick(from: &[Self], kind: Kind, which: &[Option<usize>]) -> Result<Self> {
+    pub(super) fn pick(
+        from: &[Self],
+        kind: Kind,
+        which: &[Option<usize>],
+        held: &Held,
+    ) -> Result<Self> {
         macro_rules! picked {
             ($get:ident) => {{
                 let columns = from.iter().map(Self::$get).collect::<Result<Vec<_>>>()?;
@@ -181,14 +206,21 @@ impl Column {
             Kind::Float => Self::Float(picked!(floats)),
             Kind::Text => {
                 let columns = from.iter().map(Self::texts).collect::<Result<Vec<_>>>()?;
-                let mut texts = super::text::Texts::new();
+                let mut texts = Texts::new(held);
                 for (row, which) in which.iter().enumerate() {
                     let found = which.map(|which| columns[which]).filter(|it| !it.is_null(row));
                     texts.push(found.map(|column| column.value(row)))?;
                 }
                 texts.finish()
             }
-            Kind::Bytes => Self::Bytes(picked!(bytes)),
+            Kind::Bytes => {
+                let columns = from.iter().map(Self::bytes).collect::<Result<Vec<_>>>()?;
+                let values = which.iter().enumerate().map(|(row, which)| {
+                    let found = which.map(|which| columns[which]).filter(|it| !it.is_null(row));
+                    found.map(|column| column.value(row))
+                });
+                super::text::bytes(values, held)?
+            }
             Kind::Time => Self::Time(picked!(times)),
             Kind::Null => Self::Null(which.len()),
             Kind::Other => return Err(unlike()),

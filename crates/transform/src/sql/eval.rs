@@ -9,7 +9,7 @@ use super::cast::cast;
 use super::column::Column;
 use super::function;
 use super::node::{Arithmetic, Comparison, Kind, Node, Op};
-use super::text::{MAX_TEXT, Texts};
+use super::text::{Held, MAX_TEXT, Texts};
 
 /// What became of one row.
 pub(super) enum Row<T> {
@@ -29,6 +29,8 @@ pub(super) struct Rows<'a> {
     pub(super) places: Option<&'a [u32]>,
     /// Which of them need a value; all, if absent.
     pub(super) needed: Option<&'a [bool]>,
+    /// What is held of texts.
+    pub(super) held: &'a Held,
 }
 
 impl<'a> Rows<'a> {
@@ -48,15 +50,16 @@ impl<'a> Rows<'a> {
         node: &Node,
         of: impl Fn(usize) -> Row<T>,
     ) -> Result<Vec<Option<T>>> {
-        let mut values = Vec::with_capacity(self.count);
-        for row in 0..self.count {
-            values.push(match of(row) {
-                Row::Value(value) => Some(value),
-                Row::Wrong(why) if self.needs(row) => return Err(self.wrong(node, row, &why)),
-                Row::Null | Row::Wrong(_) => None,
-            });
+        (0..self.count).map(|row| self.one(node, row, of(row))).collect()
+    }
+
+    /// The value of one row, likewise.
+    pub(super) fn one<T>(&self, node: &Node, row: usize, of: Row<T>) -> Result<Option<T>> {
+        match of {
+            Row::Value(value) => Ok(Some(value)),
+            Row::Wrong(why) if self.needs(row) => Err(self.wrong(node, row, &why)),
+            Row::Null | Row::Wrong(_) => Ok(None),
         }
-        Ok(values)
     }
 
     /// Whole numbers of whole numbers.
@@ -79,7 +82,7 @@ impl<'a> Rows<'a> {
         of: impl Fn(&[&str]) -> Row<String>,
     ) -> Result<Column> {
         let columns = columns.iter().map(Column::texts).collect::<Result<Vec<_>>>()?;
-        let (mut made, mut parts) = (Texts::new(), Vec::with_capacity(columns.len()));
+        let (mut made, mut parts) = (Texts::new(self.held), Vec::with_capacity(columns.len()));
         for row in 0..self.count {
             if columns.iter().any(|column| column.is_null(row)) {
                 made.push(None)?;
@@ -153,6 +156,16 @@ impl<'a> Rows<'a> {
 /// The values of an expression. What lies deep in each other comes here, so that little is kept of
 /// each.
 pub(super) fn eval(node: &Node, rows: &Rows<'_>) -> Result<Column> {
+    let before = rows.held.bytes();
+    let found = evaluated(node, rows)?;
+    // What it was computed from is let go by now; a column that is only handed on was never made.
+    if !matches!(node.op, Op::Column(_)) {
+        rows.held.left(before, &found);
+    }
+    Ok(found)
+}
+
+fn evaluated(node: &Node, rows: &Rows<'_>) -> Result<Column> {
     match &node.op {
         Op::Arithmetic(kind) => arithmetic(node, *kind, rows),
         Op::And => logic(node, rows, false),
@@ -175,7 +188,7 @@ fn other(node: &Node, rows: &Rows<'_>) -> Result<Column> {
             let column = rows.columns.get(*place).and_then(Option::as_ref).cloned();
             column.ok_or_else(|| Error::internal("a column that was not read"))
         }
-        Op::Literal(literal) => Ok(Column::constant(literal, node.kind, rows.count)),
+        Op::Literal(literal) => Column::constant(literal, node.kind, rows.count, rows.held),
         #[allow(clippy::cast_precision_loss, reason = "the nearest float is wanted")]
         Op::ToFloat => {
             let numbers = arg(0)?;
@@ -246,7 +259,7 @@ fn other(node: &Node, rows: &Rows<'_>) -> Result<Column> {
                 Ok((!same).then_some(0))
             };
             let which = (0..rows.count).map(keep).collect::<Result<Vec<_>>>()?;
-            Column::pick(&[one], node.kind, &which)
+            Column::pick(&[one], node.kind, &which, rows.held)
         }
         Op::Cast { to, lenient } => cast(node, &arg(0)?, (*to, *lenient), rows),
         Op::Arithmetic(_)
@@ -378,7 +391,7 @@ fn case(node: &Node, rows: &Rows<'_>, operand: Option<Column>) -> Result<Column>
         }
         results.push(eval(result, &rows.only(&chosen))?);
     }
-    Column::pick(&results, node.kind, &which)
+    Column::pick(&results, node.kind, &which, rows.held)
 }
 
 /// The first that is not null; the others are not needed there.
@@ -394,5 +407,5 @@ fn coalesce(node: &Node, rows: &Rows<'_>) -> Result<Column> {
         }
         columns.push(column);
     }
-    Column::pick(&columns, node.kind, &which)
+    Column::pick(&columns, node.kind, &which, rows.held)
 }

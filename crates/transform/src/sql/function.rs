@@ -313,7 +313,7 @@ pub(super) fn call(
                     }
                 }
             }
-            Column::pick(args, node.kind, &best)
+            Column::pick(args, node.kind, &best, rows.held)
         }
         Function::Lower => rows.texts(node, args, |text| Row::Value(text[0].to_lowercase())),
         Function::Upper => rows.texts(node, args, |text| Row::Value(text[0].to_uppercase())),
@@ -327,10 +327,10 @@ pub(super) fn call(
             let length = |text: &str| i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
             Ok(Column::Int(args[0].texts()?.iter().map(|text| text.map(length)).collect()))
         }
-        Function::Substr => substr(args, count),
+        Function::Substr => substr(args, rows),
         Function::Concat => {
             let columns = args.iter().map(Column::texts).collect::<Result<Vec<_>>>()?;
-            let mut texts = Texts::new();
+            let mut texts = Texts::new(rows.held);
             for row in 0..count {
                 let parts = columns.iter().filter(|column| !column.is_null(row));
                 let text: String = parts.map(|column| column.value(row)).collect();
@@ -390,11 +390,11 @@ fn test(args: &[Column], fits: fn(&str, &str) -> bool) -> Result<Column> {
 }
 
 /// From the first character on, 1 being the first and -1 the last; zero stands before the first.
-fn substr(args: &[Column], count: usize) -> Result<Column> {
+fn substr(args: &[Column], rows: &Rows<'_>) -> Result<Column> {
     let (texts, firsts) = (args[0].texts()?, args[1].ints()?);
     let lengths = args.get(2).map(Column::ints).transpose()?;
-    let mut made = Texts::new();
-    for row in 0..count {
+    let mut made = Texts::new(rows.held);
+    for row in 0..rows.count {
         let gap = lengths.is_some_and(|lengths| lengths.is_null(row));
         if texts.is_null(row) || firsts.is_null(row) || gap {
             made.push(None)?;

@@ -11,6 +11,7 @@ use super::column::Column;
 use super::eval::{Rows, eval};
 use super::node::{Kind, Node, Op};
 use super::parse::{Parsed, parse, shortened};
+use super::text::Held;
 use super::typed::Typer;
 use crate::Type;
 
@@ -141,11 +142,12 @@ impl Projection {
             arrays.iter().zip(&self.inputs).map(one).collect()
         };
         let mut columns = read(&arrays)?;
+        let held = Held::new();
         let Some(condition) = &self.condition else {
-            let rows = Rows { columns: &columns, count, places: None, needed: None };
+            let rows = Rows { columns: &columns, count, places: None, needed: None, held: &held };
             return Ok(Ran { columns: self.items(&arrays, &rows)?, kept: None });
         };
-        let rows = Rows { columns: &columns, count, places: None, needed: None };
+        let rows = Rows { columns: &columns, count, places: None, needed: None, held: &held };
         let holds = eval(condition, &rows)?;
         let kept = holds.bools()?.iter().enumerate().filter(|(_, holds)| *holds == Some(true));
         let kept = kept.map(|(row, _)| u32::try_from(row).map_err(Error::internal));
@@ -159,6 +161,7 @@ impl Projection {
             count: kept.len(),
             places: Some(kept.values()),
             needed: None,
+            held: &held,
         };
         Ok(Ran { columns: self.items(&arrays, &rows)?, kept: Some(kept) })
     }

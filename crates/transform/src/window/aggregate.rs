@@ -1,9 +1,10 @@
 //! What is asked of the events of a window.
 
 use std::fmt;
-use std::str::FromStr;
 
 use falaj_base::{Error, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::distinct::COUNTED;
 use super::quantile::BUCKETS;
@@ -29,8 +30,9 @@ const HOPS: [i64; 8] = [
 ];
 const ENOUGH: i64 = 24;
 
-/// What is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is computed over the events of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Function {
     Count,
     Sum,
@@ -44,34 +46,9 @@ pub enum Function {
     Quantile,
 }
 
-const NAMES: [(Function, &str); 10] = [
-    (Function::Count, "count"),
-    (Function::Sum, "sum"),
-    (Function::Mean, "mean"),
-    (Function::Min, "min"),
-    (Function::Max, "max"),
-    (Function::First, "first"),
-    (Function::Last, "last"),
-    (Function::Distinct, "distinct"),
-    (Function::Stddev, "stddev"),
-    (Function::Quantile, "quantile"),
-];
-
 impl fmt::Display for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(NAMES[*self as usize].1)
-    }
-}
-
-impl FromStr for Function {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let found = NAMES.iter().find(|(_, name)| *name == text);
-        found.map(|(function, _)| *function).ok_or_else(|| {
-            let names: Vec<_> = NAMES.iter().map(|(_, name)| *name).collect();
-            Error::invalid("function", text, names.join(", "))
-        })
+        self.serialize(f)
     }
 }
 

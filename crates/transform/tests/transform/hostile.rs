@@ -89,3 +89,24 @@ fn texts_do_not_grow_without_end() {
     let error = projection.run(|_| Ok(column.clone()), 1).unwrap_err();
     assert!(error.message().contains("are allowed"), "{}", error.message());
 }
+
+#[test]
+fn texts_are_bounded_over_all_columns_of_a_batch() {
+    let column: arrow_array::ArrayRef =
+        std::sync::Arc::new(arrow_array::StringArray::from(vec!["x".repeat(1 << 20); 4]));
+    let run = |item: &str, count: usize| {
+        let items: Vec<_> = (0..count).map(|place| format!("{item} AS v{place}")).collect();
+        let projection = read(&format!("SELECT {} FROM source", items.join(", "))).unwrap();
+        projection.run(|_| Ok(column.clone()), 4)
+    };
+    // Each column is small, and all of them together are not.
+    run("upper(s)", 50).unwrap();
+    let error = run("upper(s)", 100).unwrap_err();
+    assert!(error.message().contains("batch of rows"), "{}", error.message());
+    assert!(run("CASE WHEN s = '' THEN s ELSE lower(s) END", 100).is_err());
+    // What is only computed with is let go.
+    run("length(upper(lower(s)))", 100).unwrap();
+    // A literal is as long as there are rows.
+    let literal = format!("SELECT '{}' AS v FROM source", "y".repeat(8000));
+    assert!(read(&literal).unwrap().run(|_| Ok(column.clone()), 100_000).is_err());
+}

@@ -28,7 +28,7 @@ class TrainingSet:
 
     @property
     def state(self) -> str:
-        """`waiting`, `ready` or `failed`."""
+        """`waiting`, `ready`, `failed`, or `erased` once rows of it had to go."""
         return self._said["state"]
 
     @property

@@ -3,22 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use futures::{StreamExt, TryStreamExt};
 use reqwest::Method;
-use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::{Value, json};
-use tokio::io::AsyncRead;
-use tokio_util::io::ReaderStream;
 
 use super::{About, InProject, VERSION, describe, fields, path, text};
-use crate::client::{Client, bounded};
+use crate::client::{Client, send_file};
 use crate::context::Context;
-use crate::exit::{Exit, Failure, Result, file_error};
-use crate::output::progress::Progress;
-use crate::stdio;
+use crate::exit::{Exit, Result};
 
-/// How much is read at once.
-const PIECE: usize = 256 << 10;
 /// The largest answer to a file.
 const MAX_REPLY: usize = 4 << 20;
 
@@ -101,9 +94,7 @@ impl Put {
 
     async fn send(&self, ctx: &Context, client: &Client, file: &Path) -> Result<Value> {
         let mut call = client.call(Method::POST, &path(&self.place, &[&self.name, "files"]))?;
-        call = call
-            .streaming()
-            .header(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        call = call.header(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
         if self.format_of(file) == Format::Csv {
             let tabs = file.extension().is_some_and(|end| end.eq_ignore_ascii_case("tsv"));
             let delimiter = self.delimiter.as_deref().or(tabs.then_some("\\t"));
@@ -113,24 +104,6 @@ impl Put {
                 .query("delimiter", delimiter)
                 .query("types", types.as_deref());
         }
-        let (source, size): (Box<dyn AsyncRead + Send + Unpin>, _) = if file.as_os_str() == "-" {
-            (Box::new(stdio::stdin()?), None)
-        } else {
-            let opened = tokio::fs::File::open(file).await.map_err(file_error("read", file))?;
-            let facts = opened.metadata().await.map_err(file_error("read", file))?;
-            if !facts.is_file() {
-                return Err(Failure::usage(format!("{} is not a plain file", file.display())));
-            }
-            (Box::new(opened), Some(facts.len()))
-        };
-        if let Some(size) = size {
-            call = call.header(CONTENT_LENGTH, HeaderValue::from(size));
-        }
-        let mut progress = Progress::new(ctx.output, format!("put {}", file.display()), size);
-        let pieces = ReaderStream::with_capacity(source, PIECE)
-            .inspect_ok(move |piece| progress.add(piece.len() as u64));
-        let response = client.upload(call, reqwest::Body::wrap_stream(pieces.boxed())).await?;
-        let reply = bounded(response, MAX_REPLY).await?;
-        serde_json::from_slice(&reply).map_err(|error| Failure::failed(error.to_string()))
+        send_file(ctx, client, call, file, MAX_REPLY, |_| {}).await
     }
 }

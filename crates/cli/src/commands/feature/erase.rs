@@ -34,8 +34,11 @@ const FIELDS: &[Column] = &[
     ("rows of the log", "log"),
     ("rows of files", "files"),
     ("sources that may have more", "sources"),
-    ("training sets that have it", "training_sets"),
-    ("training sets not looked into", "training_sets_not_looked_into"),
+    ("records put aside", "quarantined"),
+    ("statistics", "statistics"),
+    ("training sets that had it", "training_sets"),
+    ("training sets in their place", "successors"),
+    ("datasets without it now", "datasets"),
 ];
 
 impl Erase {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{InProject, path};
 use crate::client::Client;
+use crate::commands::dataset::VALUES;
 use crate::context::Context;
 use crate::exit::{Failure, Result};
 use crate::output::Column;
@@ -35,23 +36,14 @@ const FRESHNESS: &[Column] = &[
     ("stale since", "stale_since"),
     ("looked at", "checked_at"),
 ];
-const VALUES: &[Column] = &[
-    ("column", "name"),
-    ("type", "type"),
-    ("nulls", "nulls"),
-    ("distinct", "distinct"),
-    ("min", "min"),
-    ("max", "max"),
-    ("mean", "mean"),
-    ("stddev", "stddev"),
-    ("median", "quantiles.p50"),
-];
 const LINEAGE: &[Column] = &[
     ("view", "view"),
     ("version", "version"),
     ("entities", "up.entities"),
     ("sources", "up.sources"),
+    ("computed from", "up.views"),
     ("services", "down.services"),
+    ("views on demand", "down.views"),
     ("training sets", "down.training_sets"),
     ("datasets", "down.datasets"),
     ("runs", "down.runs"),
@@ -64,6 +56,19 @@ const SKEW: &[Column] = &[
     ("values compared", "compared"),
     ("values that differ", "mismatches"),
     ("allowed share", "threshold"),
+];
+const LAST: &[Column] = &[
+    ("view", "view"),
+    ("version", "version"),
+    ("every", "every"),
+    ("tried at", "tried_at"),
+    ("failure", "failure"),
+    ("compared at", "result.at"),
+    ("entities", "result.entities"),
+    ("values compared", "result.compared"),
+    ("values that differ", "result.mismatches"),
+    ("features that differ", "result.features"),
+    ("more than allowed", "result.above"),
 ];
 const DIFFERING: &[Column] =
     &[("feature", "feature"), ("differ", "mismatches"), ("samples", "samples")];
@@ -114,10 +119,16 @@ pub(super) struct Check {
     /// The share of values that may differ, 0 to 1.
     #[arg(long, default_value_t = 0.0)]
     threshold: f64,
+    /// Show what was found last, and compare nothing.
+    #[arg(long, conflicts_with_all = ["entities", "threshold"])]
+    last: bool,
 }
 
 impl Check {
     pub(super) async fn run(self, ctx: &Context, client: &Client) -> Result<()> {
+        if self.last {
+            return ctx.output.record(&self.of.get(client, "check").await?, LAST);
+        }
         let path = path(&self.of.place, &["views", &self.of.view, "check"]);
         let body = json!({ "entities": self.entities, "threshold": self.threshold });
         let call = client.call(Method::POST, &path)?.body(body);

@@ -5,58 +5,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_lc_rs::digest;
 use falaj_base::hex;
-use futures::{StreamExt, TryStreamExt};
-use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
-use tokio::io::AsyncRead;
-use tokio_util::io::ReaderStream;
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
 
-use crate::client::{Call, Client, bounded};
+use crate::client::{Call, Client, send_file};
 use crate::context::Context;
-use crate::exit::{Exit, Failure, Result, file_error};
-use crate::output::progress::Progress;
-use crate::stdio;
+use crate::exit::{Exit, Failure, Result};
 
-/// How much is read at once.
-const PIECE: usize = 256 << 10;
 /// The largest answer to an upload.
 const MAX_REPLY: usize = 1 << 20;
 
 pub(super) async fn upload(
     ctx: &Context,
     client: &Client,
-    mut call: Call,
+    call: Call,
     file: &Path,
     content_type: &str,
 ) -> Result<()> {
     let kind = HeaderValue::from_str(content_type)
         .map_err(|_| Failure::usage(format!("`{content_type}` is not a content type")))?;
-    call = call.streaming().header(CONTENT_TYPE, kind);
-    let (source, size): (Box<dyn AsyncRead + Send + Unpin>, _) = if file.as_os_str() == "-" {
-        (Box::new(stdio::stdin()?), None)
-    } else {
-        let opened = tokio::fs::File::open(file).await.map_err(file_error("read", file))?;
-        let facts = opened.metadata().await.map_err(file_error("read", file))?;
-        if !facts.is_file() {
-            return Err(Failure::usage(format!("{} is not a plain file", file.display())));
-        }
-        (Box::new(opened), Some(facts.len()))
-    };
-    if let Some(size) = size {
-        call = call.header(CONTENT_LENGTH, HeaderValue::from(size));
-    }
+    let call = call.header(CONTENT_TYPE, kind);
     let sum = Arc::new(Mutex::new(Some(digest::Context::new(&digest::SHA256))));
-    let mut progress = Progress::new(ctx.output, format!("put {}", file.display()), size);
     let seen = sum.clone();
-    let pieces = ReaderStream::with_capacity(source, PIECE).inspect_ok(move |piece| {
+    let object = send_file(ctx, client, call, file, MAX_REPLY, move |piece| {
         if let Some(sum) = seen.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             sum.update(piece);
         }
-        progress.add(piece.len() as u64);
-    });
-    let response = client.upload(call, reqwest::Body::wrap_stream(pieces.boxed())).await?;
-    let reply = bounded(response, MAX_REPLY).await?;
-    let object: serde_json::Value =
-        serde_json::from_slice(&reply).map_err(|error| Failure::failed(error.to_string()))?;
+    })
+    .await?;
     let ours = sum
         .lock()
         .unwrap_or_else(PoisonError::into_inner)

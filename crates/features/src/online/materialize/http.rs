@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::response::Response;
 use falaj_base::{Error, Page, Result, Timestamp};
+use falaj_mlflow::asked::{Nothing, Pages};
 use falaj_mlflow::{Api, Call, Places};
 use falaj_web::{Accepted, Endpoint, Reply};
 use http::Method;
@@ -14,7 +15,6 @@ use serde::Deserialize;
 use super::job::Job;
 use super::service::Window;
 use crate::online::body;
-use crate::pages::Pages;
 use crate::{FEATURE_READ, FEATURE_WRITE, Features};
 
 const JOBS: &str = "/api/features/materialize";
@@ -76,11 +76,6 @@ async fn ask(s: Arc<Features>, call: Call, request: Request) -> Result<Response>
 struct At {
     job: String,
 }
-
-/// Nothing to say about a job beside its id.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-struct Nothing {}
 
 async fn list(s: Arc<Features>, call: Call, asked: Pages) -> Result<Page<Job>> {
     s.jobs(&call.ctx, &call.place, asked.query()?).await

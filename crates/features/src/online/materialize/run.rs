@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use falaj_base::{Ctx, Error, Result, Timestamp, code};
+use falaj_governance::residency::Residency;
 use falaj_governance::tenancy::Project;
 use falaj_online::Online;
 use falaj_store::db::Tx;
@@ -25,9 +26,10 @@ use super::read::{Handed, Plan, read};
 use super::store;
 use crate::definition::{ViewVersion, store as definitions};
 use crate::history::log;
+use crate::online::lawful;
 use crate::online::rows::Within;
 use crate::online::shape::brought;
-use crate::source::{Origins, Stop, blocking};
+use crate::source::{Origins, Stop, blocking, source_zones};
 use crate::turns::Turns;
 use crate::{FEATURE_WRITE, Features};
 
@@ -314,7 +316,7 @@ impl View<'_> {
         };
         let (give, take) = mpsc::channel(WAITING);
         let reading = blocking(move || read(&history, &shape, within, from, &stop, &give));
-        let applying = self.apply(store, take, &plan, view);
+        let applying = self.apply(store, take, &plan, (version, view));
         let (read, applied) = tokio::join!(reading, applying);
         // Who reads is only told that nobody listens; why is said by who applies.
         applied?;
@@ -326,15 +328,31 @@ impl View<'_> {
         features.erase_again(store, job.project, job.created_at).await
     }
 
+    /// Refuses to place rows where no rule allows it any more: those of the view, and of its source.
+    async fn lawful(&self, version: &ViewVersion) -> Result<()> {
+        let (project, version) = (self.project.clone(), version.clone());
+        let online = self.features.shelf().config().zone.clone();
+        let source = source_zones(self.features.config(), self.project, &version.form().source)?;
+        let check = move |tx: &mut Tx<'_>| {
+            for zone in &source {
+                Residency::require(tx, zone, &project.zone)?;
+            }
+            lawful(tx, &project, &version, online.as_ref())
+        };
+        self.features.db().read(check).await
+    }
+
     async fn apply(
         &self,
         store: &Online,
         mut take: mpsc::Receiver<Handed>,
         plan: &Plan,
-        view: &mut JobView,
+        (version, view): (&ViewVersion, &mut JobView),
     ) -> Result<()> {
         let (before, mut saved) = (view.progress.rows, Instant::now());
         while let Some(Handed { batch, read, rows }) = take.recv().await {
+            // Rules change while a job runs, and rows that are placed cannot be taken back.
+            self.lawful(version).await?;
             let placed = store.apply(batch).await?;
             let progress = &mut view.progress;
             progress.placed += placed as u64;

@@ -3,6 +3,7 @@
 use falaj_base::{Action, Ctx, Error, Page, PageQuery, Resource, Result, Timestamp, code};
 use falaj_governance::residency::on_record;
 use falaj_governance::tenancy::Project;
+use falaj_mlflow::asked::not_a_page;
 use falaj_store::db::Tx;
 use falaj_store::record::Change;
 use serde_json::json;
@@ -13,7 +14,6 @@ use crate::definition::form::Noun;
 use crate::definition::{Catalog, ViewVersion, resource, shown};
 use crate::name::FeatureName;
 use crate::online::lawful;
-use crate::pages::not_a_page;
 use crate::transform::demand;
 use crate::{FEATURE_READ, FEATURE_WRITE, Features};
 

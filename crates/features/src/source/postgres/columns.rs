@@ -5,19 +5,24 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use arrow_array::builder::{
-    BinaryBuilder, BooleanBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder,
-    Int64Builder, ListBuilder, StringBuilder, TimestampMicrosecondBuilder,
+    BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float32Builder,
+    Float64Builder, Int16Builder, Int32Builder, Int64Builder, ListBuilder, StringBuilder,
+    TimestampMicrosecondBuilder,
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use falaj_base::{Error, Result};
+use falaj_online::Decimal;
 use tokio_postgres::types::{FromSql, Kind, Type};
 use tokio_postgres::{Column, Row};
 
 /// Microseconds between the database's beginning of time, 2000, and ours.
 const EPOCH: i64 = 946_684_800_000_000;
+/// The same in days.
+const EPOCH_DAYS: i32 = 10_957;
 
 const ALLOWED: &str = "boolean, smallint, integer, bigint, real, double precision, text, varchar, \
-                       char, bytea, timestamp, timestamptz or arrays of them: cast it in a `query`";
+                       char, bytea, timestamp, timestamptz, date, numeric or arrays of them: cast \
+                       it in a `query`";
 
 /// A kind of single values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +37,9 @@ enum Item {
     Bytes,
     /// With a zone, or without.
     Time(bool),
+    Date,
+    /// As the view has it: the database does not say how many digits there are.
+    Numeric(Decimal),
 }
 
 /// A column that is wanted.
@@ -42,8 +50,10 @@ pub(super) struct Wanted {
     list: bool,
 }
 
-fn item(kind: &Type) -> Option<Item> {
+fn item(kind: &Type, decimal: Option<Decimal>) -> Option<Item> {
     Some(match *kind {
+        Type::DATE => Item::Date,
+        Type::NUMERIC => Item::Numeric(decimal?),
         Type::BOOL => Item::Bool,
         Type::INT2 => Item::Int2,
         Type::INT4 => Item::Int4,
@@ -59,16 +69,22 @@ fn item(kind: &Type) -> Option<Item> {
 }
 
 impl Wanted {
-    pub(super) fn new(name: &str, kind: &Type) -> Option<Self> {
+    /// `decimal` is what the view says of a column of decimals.
+    pub(super) fn new(name: &str, kind: &Type, decimal: Option<Decimal>) -> Option<Self> {
         let (kind, list) = match kind.kind() {
             Kind::Array(inner) => (inner, true),
             _ => (kind, false),
         };
-        Some(Self { name: name.to_owned(), item: item(kind)?, list })
+        Some(Self { name: name.to_owned(), item: item(kind, decimal)?, list })
     }
 
     /// The column of this name; else which there are, or that its type is not taken.
-    pub(super) fn found(name: &str, all: &[Column], place: impl Fn() -> String) -> Result<Self> {
+    pub(super) fn found(
+        name: &str,
+        all: &[Column],
+        decimal: Option<Decimal>,
+        place: impl Fn() -> String,
+    ) -> Result<Self> {
         let mut same = all.iter().filter(|column| column.name() == name);
         let Some(column) = same.next() else {
             let names: Vec<&str> = all.iter().map(Column::name).take(50).collect();
@@ -77,7 +93,7 @@ impl Wanted {
         if same.next().is_some() {
             return Err(Error::invalid(place(), "there twice", "columns of different names"));
         }
-        Self::new(name, column.type_())
+        Self::new(name, column.type_(), decimal)
             .ok_or_else(|| Error::invalid(place(), column.type_(), ALLOWED))
     }
 
@@ -120,6 +136,8 @@ impl Wanted {
             Item::Time(zone) => {
                 DataType::Timestamp(TimeUnit::Microsecond, zone.then(|| "UTC".into()))
             }
+            Item::Date => DataType::Date32,
+            Item::Numeric(of) => DataType::Decimal128(of.precision(), of.scale().cast_signed()),
         }
     }
 
@@ -151,6 +169,76 @@ impl<'a> FromSql<'a> for Micros {
 
     fn accepts(kind: &Type) -> bool {
         matches!(*kind, Type::TIMESTAMP | Type::TIMESTAMPTZ)
+    }
+}
+
+/// A day, counted from 1970.
+#[derive(Clone, Copy, Debug)]
+struct Day(i32);
+
+impl<'a> FromSql<'a> for Day {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
+        let since = i32::from_be_bytes(raw.try_into()?);
+        let finite = ![i32::MAX, i32::MIN].contains(&since);
+        let day = since.checked_add(EPOCH_DAYS).filter(|_| finite);
+        day.map(Day).ok_or_else(|| "a day without an end".into())
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        *kind == Type::DATE
+    }
+}
+
+/// A number as the database has it: digits of ten thousand each.
+#[derive(Clone, Copy, Debug)]
+struct Numeric<'a>(&'a [u8]);
+
+impl<'a> FromSql<'a> for Numeric<'a> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
+        Ok(Self(raw))
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        *kind == Type::NUMERIC
+    }
+}
+
+impl Numeric<'_> {
+    /// The steps of such a decimal; why there are none, if it has more digits, or is no number.
+    fn steps(self, of: Decimal) -> Result<i128, String> {
+        let part = |place: usize| {
+            let bytes = self.0.get(place * 2..place * 2 + 2)?;
+            Some(i16::from_be_bytes([bytes[0], bytes[1]]))
+        };
+        let wrong = || format!("a number that is no {of}");
+        let (count, weight, sign) =
+            (part(0).ok_or_else(wrong)?, part(1).ok_or_else(wrong)?, part(2).ok_or_else(wrong)?);
+        let negative = match sign.cast_unsigned() {
+            0x0000 => false,
+            0x4000 => true,
+            _ => return Err("no number, or one without an end".to_owned()),
+        };
+        let mut steps: i128 = 0;
+        for place in 0..i32::from(count) {
+            let at = usize::try_from(place).map_err(|_| wrong())?;
+            let digit = i128::from(part(4 + at).ok_or_else(wrong)?);
+            // Each stands four places before the next.
+            let shift = 4 * (i32::from(weight) - place) + i32::from(of.scale());
+            let added = if shift >= 0 {
+                let factor = 10_i128.checked_pow(shift.unsigned_abs());
+                factor.and_then(|factor| digit.checked_mul(factor))
+            } else {
+                let below = 10_i128.checked_pow(shift.unsigned_abs());
+                match below {
+                    Some(below) if digit % below == 0 => Some(digit / below),
+                    None if digit == 0 => Some(0),
+                    _ => return Err(format!("a number with more digits than a {of} has")),
+                }
+            };
+            steps = added.and_then(|added| steps.checked_add(added)).ok_or_else(wrong)?;
+        }
+        let steps = if negative { -steps } else { steps };
+        if of.holds(steps) { Ok(steps) } else { Err(wrong()) }
     }
 }
 
@@ -201,6 +289,32 @@ pub(super) fn array(wanted: &Wanted, place: usize, rows: &[Row]) -> Result<Array
             let builder = TimestampMicrosecondBuilder::new().with_data_type(wanted.single());
             both!(builder, Micros, |it: Micros| it.0)
         }
+        Item::Date => both!(Date32Builder::new(), Day, |it: Day| it.0),
+        Item::Numeric(of) => {
+            let kind = wanted.single();
+            let builder = || Decimal128Builder::new().with_data_type(kind.clone());
+            if wanted.list {
+                let field = Arc::new(Field::new_list_field(kind.clone(), true));
+                let mut list = ListBuilder::new(builder()).with_field(field);
+                for row in rows {
+                    let values: Option<Vec<Option<Numeric<'_>>>> =
+                        row.try_get(place).map_err(wrong)?;
+                    for value in values.iter().flatten().copied() {
+                        let steps = value.map(|value| value.steps(of)).transpose()?;
+                        list.values().append_option(steps);
+                    }
+                    list.append(values.is_some());
+                }
+                Arc::new(list.finish())
+            } else {
+                let mut one = builder();
+                for row in rows {
+                    let value: Option<Numeric<'_>> = row.try_get(place).map_err(wrong)?;
+                    one.append_option(value.map(|value| value.steps(of)).transpose()?);
+                }
+                Arc::new(one.finish())
+            }
+        }
     })
 }
 
@@ -221,16 +335,48 @@ mod tests {
             (Type::VARCHAR, Some(DataType::Utf8)),
             (Type::TIMESTAMP, Some(DataType::Timestamp(TimeUnit::Microsecond, None))),
             (Type::NUMERIC, None),
-            (Type::DATE, None),
+            (Type::DATE, Some(DataType::Date32)),
             (Type::JSONB, None),
             (Type::UUID, None),
         ] {
-            assert_eq!(Wanted::new("x", &kind).map(|it| it.kind()), taken, "{kind}");
+            assert_eq!(Wanted::new("x", &kind, None).map(|it| it.kind()), taken, "{kind}");
         }
-        let list = Wanted::new("x", &Type::FLOAT4_ARRAY).unwrap().kind();
+        let numeric = Wanted::new("x", &Type::NUMERIC, Decimal::new(10, 2)).unwrap().kind();
+        assert_eq!(numeric, DataType::Decimal128(10, 2));
+        let list = Wanted::new("x", &Type::FLOAT4_ARRAY, None).unwrap().kind();
         let inner = Arc::new(Field::new_list_field(DataType::Float32, true));
         assert_eq!(list, DataType::List(inner));
-        assert!(Wanted::new("x", &Type::NUMERIC_ARRAY).is_none());
+        assert!(Wanted::new("x", &Type::NUMERIC_ARRAY, None).is_none());
+    }
+
+    /// As the database writes it: how many digits of ten thousand, where the first stands, the sign,
+    /// how many digits are shown behind the point, and the digits.
+    #[test]
+    fn numbers_are_taken_whole_or_not_at_all() {
+        let of = Decimal::new(10, 2).unwrap();
+        let read = |parts: &[i32]| {
+            let bytes: Vec<u8> = parts
+                .iter()
+                .flat_map(|part| u16::try_from(*part & 0xffff).unwrap().to_be_bytes())
+                .collect();
+            Numeric(&bytes).steps(of)
+        };
+        for (parts, expected) in [
+            (&[0, 0, 0, 0][..], Some(0)),
+            (&[2, 0, 0, 2, 12, 5000], Some(1250)),
+            (&[2, 0, 0x4000, 2, 12, 5000], Some(-1250)),
+            (&[1, -1, 0, 2, 100], Some(1)),
+            (&[1, 1, 0, 0, 5], Some(5_000_000)),
+            (&[3, 1, 0, 2, 9999, 9999, 9900], Some(9_999_999_999)),
+            (&[1, -1, 0, 3, 10], None),
+            (&[1, 2, 0, 0, 1], None),
+            (&[1, 30, 0, 0, 1], None),
+            (&[1, -30, 0, 0, 1], None),
+            (&[0, 0, 0xc000, 0], None),
+            (&[3, 0, 0, 0, 1], None),
+        ] {
+            assert_eq!(read(parts).ok(), expected, "{parts:?}");
+        }
     }
 
     #[test]

@@ -14,7 +14,9 @@ mod sql;
 use std::fmt::Write as _;
 
 use falaj_base::{Error, Result, code};
+use falaj_catalog::pipe::pipe;
 use falaj_governance::tenancy::Project;
+use falaj_online::{Decimal, Scalar};
 use falaj_store::db::dial_postgres;
 use falaj_tables::{Layout, RecordWriter};
 use tokio::sync::mpsc;
@@ -27,7 +29,6 @@ use super::window::Window;
 use crate::Features;
 use crate::config::SourceDatabase;
 use crate::definition::form::ViewForm;
-use crate::training::pipe;
 use columns::Wanted;
 
 /// Batches that wait to be written.
@@ -100,7 +101,10 @@ async fn reading(
     let place = |column: &str| format!("{}.{column} in {}", asked.view.name, asked.source);
     let wanted = needed(asked.view)
         .into_iter()
-        .map(|name| Wanted::found(&name, all.columns(), || place(&name)))
+        .map(|name| {
+            let decimal = decimal_of(asked.view, &name);
+            Wanted::found(&name, all.columns(), decimal, || place(&name))
+        })
         .collect::<Result<Vec<_>>>()?;
     let most = config.max_database_value.bytes();
     let window = asked.window.filter(|_| asked.table.is_some());
@@ -140,6 +144,15 @@ async fn reading(
         .map_err(Error::internal)?
         .ok_or_else(|| Error::internal("rows were kept that could not be written"))?;
     Ok(stored)
+}
+
+/// What a view says of a column of decimals.
+fn decimal_of(view: &ViewForm, name: &str) -> Option<Decimal> {
+    let column = view.columns().iter().find(|column| column.name.as_str() == name)?;
+    match column.kind.scalar() {
+        Scalar::Decimal(of) => Some(of),
+        _ => None,
+    }
 }
 
 /// What a database says, in our terms. The author of a query reads what is wrong with it.

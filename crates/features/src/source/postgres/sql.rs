@@ -87,7 +87,7 @@ mod tests {
 
     fn wanted() -> Vec<Wanted> {
         [("k\"ey", Type::INT8), ("it's", Type::TEXT), ("at", Type::TIMESTAMPTZ)]
-            .map(|(name, kind)| Wanted::new(name, &kind).unwrap())
+            .map(|(name, kind)| Wanted::new(name, &kind, None).unwrap())
             .into()
     }
 

@@ -7,6 +7,7 @@
 //!   owner does now.
 //! - Every token ends.
 
+pub mod job;
 pub mod service;
 pub(in crate::identity) mod store;
 pub mod text;
@@ -27,6 +28,8 @@ pub enum Origin {
     Made,
     /// Given for a password; it ends when the password changes.
     SignIn,
+    /// Given to a job, which it does not outlive.
+    Job,
 }
 
 impl Origin {
@@ -35,6 +38,7 @@ impl Origin {
         match self {
             Self::Made => "made",
             Self::SignIn => "sign-in",
+            Self::Job => "job",
         }
     }
 }

@@ -85,13 +85,13 @@ pub(in crate::identity) fn count_live(
     .get("live")
 }
 
-/// Revokes a token; one that was revoked before keeps its time.
-pub(in crate::identity) fn revoke(tx: &mut Tx<'_>, id: TokenId, now: Timestamp) -> Result<()> {
-    tx.execute(
+/// Revokes a token; one that was revoked before keeps its time, and false is told of it.
+pub(in crate::identity) fn revoke(tx: &mut Tx<'_>, id: TokenId, now: Timestamp) -> Result<bool> {
+    let changed = tx.execute(
         "UPDATE api_token SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL",
         &params![now, id],
-    )
-    .map(drop)
+    )?;
+    Ok(changed == 1)
 }
 
 /// Revokes what an owner got by signing in: a changed password must end every sign-in made with

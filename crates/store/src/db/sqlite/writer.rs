@@ -6,7 +6,10 @@
 //! nobody; a commit that fails fails every job in it, and nothing of them remains.
 //!
 //! Callers that shared one commit tend to come back together. The thread gives them a moment for
-//! that: at most as long as the commit took, and none at all to a caller that was alone.
+//! that: at most as long as the commit took, and none at all to a caller that was alone. Where they
+//! have more to do in between than that, waiting only keeps the processors idle: then it goes on with
+//! those who are there, so that one half is written while the other is on its way, and asks again
+//! ever more seldom whether waiting pays.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -31,6 +34,8 @@ const QUEUE_WAIT: Duration = Duration::from_secs(5);
 /// The longest and the shortest pause for callers to come back.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 const STEP: Duration = Duration::from_micros(50);
+/// The most commits in a row after which nobody is waited for.
+const MOST_UNWAITED: u32 = 256;
 
 /// A caller's work, with its type erased: run inside the shared transaction, answered after it.
 trait Job: Send {
@@ -151,24 +156,51 @@ struct Shared {
     took: Duration,
 }
 
+/// Whether waiting for callers has paid of late.
+#[derive(Debug, Default)]
+struct Patience {
+    /// Commits after which nobody will be waited for.
+    unwaited: u32,
+    /// How many it will be once waiting was in vain again.
+    next: u32,
+}
+
+impl Patience {
+    fn waits(&mut self) -> bool {
+        let waits = self.unwaited == 0;
+        self.unwaited = self.unwaited.saturating_sub(1);
+        waits
+    }
+
+    fn learn(&mut self, all_came: bool) {
+        self.next = if all_came { 1 } else { (self.next * 2).clamp(1, MOST_UNWAITED) };
+        self.unwaited = if all_came { 0 } else { self.next };
+    }
+}
+
 impl Thread {
     fn run(self, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
+        let mut patience = Patience::default();
         while let Some(first) = jobs.blocking_recv() {
             let shared = self.commit_together(first, &mut jobs);
-            self.gather(shared, &jobs);
+            if shared.jobs > 1 && patience.waits() {
+                patience.learn(self.gather(&shared, &jobs));
+            }
         }
     }
 
     /// Waits until those who shared the last commit are back, if that takes no longer than it took.
-    fn gather(&self, shared: Shared, jobs: &mpsc::Receiver<Box<dyn Job>>) {
-        if shared.jobs < 2 {
-            return;
-        }
+    /// Whether they came.
+    fn gather(&self, shared: &Shared, jobs: &mpsc::Receiver<Box<dyn Job>>) -> bool {
         let expected = self.batch.min(shared.jobs + shared.waiting);
         let end = Instant::now() + shared.took.min(LONGEST_PAUSE);
-        while jobs.len() < expected && Instant::now() < end {
+        while jobs.len() < expected {
+            if Instant::now() >= end {
+                return false;
+            }
             thread::sleep(STEP);
         }
+        true
     }
 
     fn commit_together(

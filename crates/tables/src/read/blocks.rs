@@ -8,7 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use falaj_base::{Error, Result};
-use falaj_tables::Ranges;
+
+use super::Ranges;
 
 /// How much is fetched at a time where little is asked for.
 const BLOCK: u64 = 1 << 20;

@@ -1,19 +1,25 @@
-//! The query of a list, whose numbers come as text.
+//! What many requests of our own ask in the same way.
 
 use falaj_base::{Error, PageQuery, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+/// Nothing to say beside what the path names.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Nothing {}
+
+/// The query of a list, whose numbers come as text.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Pages {
     /// How many items at most, 1 to 1000; 100 if absent.
-    #[serde(deserialize_with = "falaj_mlflow::wire::int")]
+    #[serde(deserialize_with = "crate::wire::int")]
     #[schemars(range(min = 1, max = 1000))]
-    page_size: Option<i64>,
+    pub page_size: Option<i64>,
     /// Where the last page ended: its `next_page_token`.
     #[schemars(length(max = 2048))]
-    page_token: Option<String>,
+    pub page_token: Option<String>,
 }
 
 impl Pages {

@@ -1,0 +1,413 @@
+//! `falaj job`: what was submitted, why it waits, what it says, what it saved.
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::InProject;
+use crate::client::{Client, bounded};
+use crate::context::Context;
+use crate::exit::{Failure, Result};
+use crate::output::{Column, cell};
+
+/// See, follow, explain and cancel jobs
+#[derive(Debug, Args)]
+pub(crate) struct Job {
+    #[command(subcommand)]
+    command: Commands,
+}
+
+#[derive(Debug, Subcommand)]
+enum Commands {
+    /// List jobs, the newest first
+    #[command(after_help = "Examples:\n  \
+        falaj job list -t acme -p vision\n  \
+        falaj job list --state RUNNING")]
+    List {
+        /// Only those in this state.
+        #[arg(long)]
+        state: Option<String>,
+        /// How many at most.
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+        #[command(flatten)]
+        place: InProject,
+    },
+    /// Show a job and its starts
+    #[command(after_help = "Example:\n  falaj job show job_0198… -t acme -p vision")]
+    Show {
+        /// Its id.
+        job: String,
+        #[command(flatten)]
+        place: InProject,
+    },
+    /// Show the output of a job
+    #[command(after_help = "Examples:\n  \
+        falaj job logs job_0198… --follow -t acme -p vision\n  \
+        falaj job logs job_0198… --task 3 --attempt 1 --rank 2")]
+    Logs {
+        /// Its id.
+        job: String,
+        /// Which task of an array.
+        #[arg(long, default_value_t = 0)]
+        task: u32,
+        /// Which start; the last if absent.
+        #[arg(long)]
+        attempt: Option<u32>,
+        /// Which rank.
+        #[arg(long, default_value_t = 0)]
+        rank: u32,
+        /// Show what comes until the task is over.
+        #[arg(long, short, conflicts_with = "attempt")]
+        follow: bool,
+        #[command(flatten)]
+        place: InProject,
+    },
+    /// Tell why a job waits, what would have to change, and when it may start
+    #[command(after_help = "Example:\n  falaj job why job_0198… -t acme -p vision")]
+    Why {
+        /// Its id.
+        job: String,
+        /// Which task of an array.
+        #[arg(long, default_value_t = 0)]
+        task: u32,
+        /// Show what was decided about it so far as well.
+        #[arg(long)]
+        history: bool,
+        #[command(flatten)]
+        place: InProject,
+    },
+    /// Cancel a job: what waits is over, what runs is told to end
+    #[command(after_help = "Example:\n  falaj job cancel job_0198… --wait -t acme -p vision")]
+    Cancel {
+        /// Its id.
+        job: String,
+        /// Wait until it is over.
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        place: InProject,
+    },
+    /// Wait until a job is over, and end as it did
+    #[command(after_help = "Example:\n  falaj job wait job_0198… -t acme -p vision")]
+    Wait {
+        /// Its id.
+        job: String,
+        #[command(flatten)]
+        place: InProject,
+    },
+    /// List the checkpoints of a job that it can go on from
+    #[command(after_help = "Example:\n  falaj job checkpoints job_0198… -t acme -p vision")]
+    Checkpoints {
+        /// Its id.
+        job: String,
+        /// Only those of one task of an array.
+        #[arg(long)]
+        task: Option<u32>,
+        #[command(flatten)]
+        place: InProject,
+    },
+}
+
+const JOBS: &[Column] = &[
+    ("id", "id"),
+    ("name", "name"),
+    ("state", "state"),
+    ("queue", "definition.queue"),
+    ("tasks", "tasks.count"),
+    ("done", "tasks.succeeded"),
+    ("failed", "tasks.failed"),
+    ("by", "created_by"),
+    ("submitted", "created_at"),
+];
+const JOB: &[Column] = &[
+    ("id", "id"),
+    ("name", "name"),
+    ("state", "state"),
+    ("reason", "reason"),
+    ("queue", "definition.queue"),
+    ("pool", "pool"),
+    ("zones", "zones"),
+    ("command", "definition.command"),
+    ("tasks", "tasks.count"),
+    ("succeeded", "tasks.succeeded"),
+    ("failed", "tasks.failed"),
+    ("run", "run_id"),
+    ("submitted by", "created_by"),
+    ("submitted", "created_at"),
+    ("started", "started_at"),
+    ("ended", "ended_at"),
+];
+const STARTS: &[Column] = &[
+    ("task", "task"),
+    ("attempt", "attempt"),
+    ("state", "state"),
+    ("end", "end"),
+    ("ranks", "world_size"),
+    ("from step", "resumed_from"),
+    ("limits", "isolation"),
+    ("started", "started_at"),
+    ("ended", "ended_at"),
+    ("cost", "cost"),
+];
+const WHY: &[Column] = &[
+    ("state", "state"),
+    ("why", "why"),
+    ("ahead", "ahead"),
+    ("likely start", "start.likely"),
+    ("between", "start.earliest"),
+    ("and", "start.latest"),
+    ("looked at", "considered_at"),
+];
+const DECISIONS: &[Column] =
+    &[("at", "at"), ("task", "task"), ("decided", "kind"), ("detail", "detail")];
+const CHECKPOINTS: &[Column] = &[
+    ("task", "task"),
+    ("step", "step"),
+    ("attempt", "attempt"),
+    ("path", "path"),
+    ("whole since", "whole_at"),
+    ("broken", "broken"),
+];
+
+/// A path of the API of jobs in a project.
+pub(super) fn path<'a>(place: &'a InProject, rest: &[&'a str]) -> Vec<&'a str> {
+    let mut path = vec!["t", &place.place.tenant, &place.project, "api", "jobs"];
+    path.extend(rest);
+    path
+}
+
+impl Job {
+    pub(crate) async fn run(self, ctx: &Context) -> Result<()> {
+        let (client, out) = (ctx.client()?, ctx.output);
+        match self.command {
+            Commands::List { state, limit, place } => {
+                let call = client.call(Method::GET, &path(&place, &[]))?;
+                let size = limit.clamp(1, 1000).to_string();
+                let call = call.query("state", state.as_deref()).query("page_size", Some(&size));
+                let mut jobs = if limit <= 1000 {
+                    let mut page = client.json(call).await?;
+                    page["items"].as_array_mut().map(std::mem::take).unwrap_or_default()
+                } else {
+                    client.list(call).await?
+                };
+                jobs.truncate(limit);
+                out.list(&jobs, JOBS)
+            }
+            Commands::Show { job, place } => {
+                let mut shown = client.get(&path(&place, &[&job])).await?;
+                let call = client.call(Method::GET, &path(&place, &[&job, "attempts"]))?;
+                let mut starts = client.json(call).await?["items"].take();
+                if out.is_json() {
+                    shown["attempts"] = starts;
+                    return out.json(&shown);
+                }
+                out.record(&shown, JOB)?;
+                for start in starts.as_array_mut().into_iter().flatten() {
+                    let cost = start["cost"].as_f64().unwrap_or(0.0);
+                    start["cost"] = json!(format!("{cost:.4}"));
+                }
+                out.list(starts.as_array().map_or(&[], Vec::as_slice), STARTS)
+            }
+            Commands::Logs { job, task, attempt, rank, follow: following, place } => {
+                if following {
+                    return follow(&client, &place, &job, (task, rank)).await;
+                }
+                show(&client, &place, &job, (task, rank), attempt).await
+            }
+            Commands::Why { job, task, history, place } => {
+                why(ctx, &client, &place, (&job, task), history).await
+            }
+            Commands::Cancel { job, wait: waits, place } => {
+                let mut asked = client.create(&path(&place, &[&job, "cancel"]), json!({})).await?;
+                if waits {
+                    asked = wait(&client, &place, &job).await?;
+                }
+                out.done(&asked, &format!("{job} is {}", cell(&asked, "state")))
+            }
+            Commands::Wait { job, place } => {
+                let ended = wait(&client, &place, &job).await?;
+                if out.is_json() {
+                    out.json(&ended)?;
+                }
+                over(ctx, &client, &place, &ended).await
+            }
+            Commands::Checkpoints { job, task, place } => {
+                let call = client.call(Method::GET, &path(&place, &[&job, "checkpoints"]))?;
+                let task = task.map(|task| task.to_string());
+                let found = client.list(call.query("task", task.as_deref())).await?;
+                out.list(&found, CHECKPOINTS)
+            }
+        }
+    }
+}
+
+async fn why(
+    ctx: &Context,
+    client: &Client,
+    place: &InProject,
+    (job, task): (&str, u32),
+    history: bool,
+) -> Result<()> {
+    let out = ctx.output;
+    let task = task.to_string();
+    let call = client.call(Method::GET, &path(place, &[job, "why"]))?;
+    let mut told = client.json(call.query("task", Some(&task))).await?;
+    let decided = if history {
+        let call = client.call(Method::GET, &path(place, &[job, "decisions"]))?;
+        client.list(call.query("task", Some(&task))).await?
+    } else {
+        Vec::new()
+    };
+    if out.is_json() {
+        if history {
+            told["history"] = Value::Array(decided);
+        }
+        return out.json(&told);
+    }
+    out.record(&told, WHY)?;
+    for change in told["changes"].as_array().into_iter().flatten() {
+        out.text(&format!("would start: {}", change.as_str().unwrap_or_default()))?;
+    }
+    if history { out.list(&decided, DECISIONS) } else { Ok(()) }
+}
+
+/// How long a request waits for news, in seconds.
+const WAIT: &str = "10";
+const PAUSE: Duration = Duration::from_millis(300);
+/// How much of an output one request brings.
+const PIECE: usize = 1 << 20;
+
+/// A piece of output, and what the server says with it.
+struct Piece {
+    bytes: Vec<u8>,
+    attempt: u32,
+    done: bool,
+    over: bool,
+}
+
+async fn piece(
+    client: &Client,
+    place: &InProject,
+    job: &str,
+    (task, rank): (u32, u32),
+    (attempt, offset): (Option<u32>, u64),
+    wait: Option<&str>,
+) -> Result<Piece> {
+    let call = client.call(Method::GET, &path(place, &[job, "logs"]))?;
+    let attempt = attempt.map(|number| number.to_string());
+    let call = call
+        .query("task", Some(&task.to_string()))
+        .query("rank", Some(&rank.to_string()))
+        .query("offset", Some(&offset.to_string()))
+        .query("limit", Some(&PIECE.to_string()))
+        .query("attempt", attempt.as_deref())
+        .query("wait", wait);
+    let response = client.send(call).await?;
+    let header = |name: &str| {
+        let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().to_owned()
+    };
+    let attempt = header("x-falaj-attempt").parse().unwrap_or(0);
+    let done = header("x-falaj-log-done") == "true";
+    let over = is_over(&header("x-falaj-state"));
+    Ok(Piece { bytes: bounded(response, 2 * PIECE).await?, attempt, done, over })
+}
+
+async fn show(
+    client: &Client,
+    place: &InProject,
+    job: &str,
+    whom: (u32, u32),
+    attempt: Option<u32>,
+) -> Result<()> {
+    let mut offset = 0;
+    let mut attempt = attempt;
+    loop {
+        let piece = piece(client, place, job, whom, (attempt, offset), None).await?;
+        if piece.bytes.is_empty() {
+            return Ok(());
+        }
+        offset += piece.bytes.len() as u64;
+        attempt = Some(piece.attempt);
+        print(&piece.bytes)?;
+    }
+}
+
+/// Shows the output of a task as it comes, start by start, until the task is over.
+pub(super) async fn follow(
+    client: &Client,
+    place: &InProject,
+    job: &str,
+    whom: (u32, u32),
+) -> Result<()> {
+    let (mut attempt, mut offset) = (None, 0);
+    loop {
+        let found = piece(client, place, job, whom, (attempt, offset), Some(WAIT)).await?;
+        print(&found.bytes)?;
+        offset += found.bytes.len() as u64;
+        if found.attempt > 0 {
+            attempt = Some(found.attempt);
+        }
+        if !found.done {
+            continue;
+        }
+        // This start is over; there may be another.
+        let last = piece(client, place, job, whom, (None, 1 << 60), None).await?;
+        if last.attempt > found.attempt {
+            (attempt, offset) = (Some(last.attempt), 0);
+        } else if last.over {
+            return Ok(());
+        } else {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+fn print(bytes: &[u8]) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush().map_err(Failure::from)
+}
+
+fn is_over(state: &str) -> bool {
+    matches!(state, "SUCCEEDED" | "FAILED" | "CANCELLED" | "LOST")
+}
+
+/// Waits until a job is over.
+pub(super) async fn wait(client: &Client, place: &InProject, id: &str) -> Result<Value> {
+    let mut pause = Duration::from_millis(50);
+    loop {
+        let job = client.get(&path(place, &[id])).await?;
+        if is_over(job["state"].as_str().unwrap_or_default()) {
+            return Ok(job);
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(2));
+    }
+}
+
+/// Ends as a job did.
+pub(super) async fn over(
+    ctx: &Context,
+    client: &Client,
+    place: &InProject,
+    job: &Value,
+) -> Result<()> {
+    let id = job["id"].as_str().unwrap_or_default();
+    let state = job["state"].as_str().unwrap_or_default();
+    if state == "SUCCEEDED" {
+        ctx.output.say(&format!("{id} succeeded"));
+        return Ok(());
+    }
+    let reason = job["reason"].as_str().unwrap_or("see `falaj job show`");
+    ctx.output.say(&format!("{id} is {state}: {reason}"));
+    let call = client.call(Method::GET, &path(place, &[id, "attempts"]))?;
+    let starts = client.list(call).await?;
+    let code = starts.iter().rev().find_map(|start| start["exit_code"].as_u64());
+    let code = code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
+    Err(Failure::of_command(code.unwrap_or(1)))
+}

@@ -1,0 +1,155 @@
+//! The attempts this process follows: their shims as descriptors, and what has been found out.
+//!
+//! All of it is there to be faster; an attempt that is not in it is found by its folder.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::shim::record::State;
+use crate::{AttemptId, Observed, process};
+
+/// How often one that is only starting is looked at: many of them at once would be many files.
+const LOOK: Duration = Duration::from_millis(10);
+
+#[derive(Debug)]
+pub(super) struct Followed {
+    /// Ready as soon as one of the shims is gone.
+    ends: OwnedFd,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    alive: HashMap<AttemptId, Alive>,
+    ended: HashMap<AttemptId, Observed>,
+    /// Shims that this process started; they stay zombies until they are waited for.
+    children: Vec<Child>,
+}
+
+#[derive(Debug)]
+struct Alive {
+    shim: OwnedFd,
+    state: Option<State>,
+    /// When the state was last looked for, as long as it says nothing.
+    looked: Option<Instant>,
+}
+
+impl Followed {
+    pub(super) fn new() -> io::Result<Self> {
+        let ends = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Self { ends, known: Mutex::default() })
+    }
+
+    /// What is kept here is whole after every line, whichever thread broke.
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add_child(&self, attempt: &AttemptId, child: Child) {
+        if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+            self.add(attempt, pid, None, |_| true);
+        }
+        self.known().children.push(child);
+    }
+
+    /// Follows a shim that another process started.
+    pub(super) fn adopt(&self, attempt: &AttemptId, state: &State) {
+        if state.boot != process::boot() {
+            return;
+        }
+        if let Some(pid) = Pid::from_raw(state.shim) {
+            let same = |pid| process::start_time(pid) == Some(state.shim_start);
+            self.add(attempt, pid, Some(state.clone()), same);
+        }
+    }
+
+    /// `same` is asked once the descriptor is held: from then on the id belongs to nobody else.
+    fn add(&self, attempt: &AttemptId, pid: Pid, state: Option<State>, same: impl Fn(Pid) -> bool) {
+        let Ok(shim) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+        if !same(pid) {
+            return;
+        }
+        let added =
+            epoll::add(&self.ends, &shim, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        if let Err(error) = added {
+            tracing::warn!(%attempt, %error, "an end will be noticed late");
+        }
+        self.known().alive.insert(attempt.clone(), Alive { shim, state, looked: None });
+    }
+
+    /// Whether a shim is known to live. One that has just gone is no longer followed.
+    pub(super) fn is_alive(&self, attempt: &AttemptId) -> bool {
+        let mut known = self.known();
+        let Some(alive) = known.alive.get(attempt) else { return false };
+        let gone = is_ready(&alive.shim);
+        if gone && let Some(alive) = known.alive.remove(attempt) {
+            let _ = epoll::delete(&self.ends, &alive.shim);
+        }
+        !gone
+    }
+
+    /// The state of an attempt; read until it says that ranks were started.
+    pub(super) fn state(
+        &self,
+        attempt: &AttemptId,
+        read: impl FnOnce() -> io::Result<Option<State>>,
+    ) -> io::Result<Option<State>> {
+        if let Some(alive) = self.known().alive.get_mut(attempt) {
+            let is_known = alive.state.as_ref().is_some_and(|state| state.started.is_some());
+            let is_fresh = alive.looked.is_some_and(|looked| looked.elapsed() < LOOK);
+            if is_known || is_fresh {
+                return Ok(alive.state.clone());
+            }
+            alive.looked = Some(Instant::now());
+        }
+        let state = read()?;
+        if let Some(alive) = self.known().alive.get_mut(attempt) {
+            alive.state.clone_from(&state);
+        }
+        Ok(state)
+    }
+
+    pub(super) fn ended(&self, attempt: &AttemptId) -> Option<Observed> {
+        self.known().ended.get(attempt).cloned()
+    }
+
+    pub(super) fn end(&self, observed: &Observed) {
+        self.known().ended.insert(observed.attempt.clone(), observed.clone());
+    }
+
+    pub(super) fn forget(&self, attempt: &AttemptId) {
+        self.known().ended.remove(attempt);
+    }
+
+    /// Waits for the shims that this process started and that are gone.
+    pub(super) fn reap(&self) {
+        self.known().children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    }
+
+    pub(super) fn wait(&self, at_most: Duration) {
+        let mut events = Vec::with_capacity(1);
+        // Waits are short; what cannot be told to the kernel is an hour.
+        let longest = Timespec { tv_sec: 3600, tv_nsec: 0 };
+        let timeout = Timespec::try_from(at_most).unwrap_or(longest);
+        let spare = rustix::buffer::spare_capacity(&mut events);
+        if let Err(error) = epoll::wait(&self.ends, spare, Some(&timeout))
+            && error != rustix::io::Errno::INTR
+        {
+            tracing::warn!(%error, "cannot wait for ends");
+            std::thread::sleep(at_most.min(Duration::from_millis(100)));
+        }
+    }
+}
+
+fn is_ready(shim: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(shim, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+}

@@ -1,0 +1,330 @@
+//! Processes of this machine, each attempt under a [shim](crate::shim) of its own.
+//!
+//! Must hold:
+//! - The lock of an attempt is taken before its shim is started and handed to it: there is no moment at
+//!   which a shim lives and its lock is free. Whoever takes the lock may bury the attempt.
+//! - Nothing that this process keeps in memory is needed to find an attempt again.
+//!
+//! The folder must lie in a file system of this machine: locks of others are not to be relied on.
+
+mod bury;
+mod follow;
+mod stacks;
+mod start;
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+
+use crate::cgroup::Plan;
+use crate::folder::{self, Folder, away};
+use crate::seam::{AttemptId, Executor, ExecutorError, Launch, Notice, Observed, Phase, Usage};
+use crate::shim::record::{
+    CONTROL, EXIT, Exit, KILL, Kept, LAUNCH, STATE, STOP, State, TOLD_CHECKPOINT, TOLD_KILL,
+    TOLD_STOP,
+};
+use crate::{check, process, shim};
+use follow::Followed;
+use start::Lock;
+
+/// Bytes of output that are kept for each rank, unless [`LocalExecutor::keep_output`] says otherwise.
+const LOG_LIMIT: u64 = 256 << 20;
+/// The least that may be kept.
+const SMALLEST_LOG_LIMIT: u64 = 64 << 10;
+/// How long a launch waits for another one of the same attempt that is under way.
+const UNDER_WAY: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub struct LocalExecutor {
+    folder: Folder,
+    shim: PathBuf,
+    plan: Plan,
+    log_limit: u64,
+    followed: Followed,
+}
+
+/// What is found of an attempt.
+enum Found {
+    Nothing,
+    Alive(Option<State>),
+    Ended(Exit),
+}
+
+impl LocalExecutor {
+    /// Keeps attempts in `folder`, and starts their shims as `shim_program shim FOLDER`.
+    pub fn new(folder: impl AsRef<Path>, shim_program: PathBuf) -> Result<Self, ExecutorError> {
+        let folder = Folder::open(folder.as_ref())?;
+        let followed = Followed::new().map_err(|error| ExecutorError::Away(error.to_string()))?;
+        let plan = Plan::find();
+        Ok(Self { folder, shim: shim_program, plan, log_limit: LOG_LIMIT, followed })
+    }
+
+    /// Keeps this many bytes of each rank's output: its beginning and its latest part.
+    #[must_use]
+    pub fn keep_output(mut self, bytes: u64) -> Self {
+        self.log_limit = bytes.max(SMALLEST_LOG_LIMIT);
+        self
+    }
+
+    /// Leaves control groups alone. Limits of memory are then kept roughly, those of the CPU not at all.
+    #[must_use]
+    pub fn without_groups(mut self) -> Self {
+        self.plan = Plan::None;
+        self
+    }
+
+    /// How limits are kept on this machine: `cgroup-v2`, `cgroup-v1` or `none`.
+    #[must_use]
+    pub fn isolation(&self) -> &'static str {
+        self.plan.name()
+    }
+
+    /// The lock of an attempt that has a folder, if it is to be started by the caller.
+    fn take_over(&self, attempt: &AttemptId) -> Result<TakeOver, ExecutorError> {
+        let folder = self.folder.of(attempt);
+        let until = Instant::now() + UNDER_WAY;
+        loop {
+            let lock = Lock::take(&folder).map_err(|error| away(&folder, &error))?;
+            if folder.join(EXIT).exists() || folder.join(STATE).exists() {
+                return Ok(TakeOver::Started);
+            }
+            match lock {
+                Some(lock) => return Ok(TakeOver::Mine(lock)),
+                None if !folder.exists() => return Ok(TakeOver::Gone),
+                // Held, and nothing started: whoever holds it is about to start it, or to remove it.
+                None if Instant::now() >= until => return Ok(TakeOver::Started),
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    fn start(&self, launch: &Launch, lock: Lock) -> Result<(), ExecutorError> {
+        let folder = self.folder.of(&launch.attempt);
+        match start::shim(&self.shim, &folder, &launch.secrets, lock) {
+            Ok(child) => {
+                self.followed.add_child(&launch.attempt, child);
+                Ok(())
+            }
+            Err((error, lock)) => {
+                // Nothing was started, and the lock is still held: as if it had never been claimed.
+                let _ = self.folder.remove(&launch.attempt);
+                drop(lock);
+                Err(ExecutorError::Away(format!("{}: {error}", self.shim.display())))
+            }
+        }
+    }
+
+    /// What there is of an attempt now. One whose shim is gone is buried.
+    fn look(&self, attempt: &AttemptId) -> Result<Found, ExecutorError> {
+        let folder = self.folder.of(attempt);
+        let failed = |error: std::io::Error| away(&folder, &error);
+        if self.followed.is_alive(attempt) {
+            let state = self.followed.state(attempt, || folder::get(&folder.join(STATE)));
+            return Ok(Found::Alive(state.map_err(failed)?));
+        }
+        if let Some(exit) = folder::get(&folder.join(EXIT)).map_err(failed)? {
+            return Ok(Found::Ended(exit));
+        }
+        let Some(lock) = Lock::take(&folder).map_err(failed)? else {
+            if !folder.exists() {
+                return Ok(Found::Nothing);
+            }
+            let state: Option<State> = folder::get(&folder.join(STATE)).map_err(failed)?;
+            if let Some(state) = &state {
+                self.followed.adopt(attempt, state);
+            }
+            return Ok(Found::Alive(state));
+        };
+        // There is no shim, and there will be none while the lock is held.
+        if let Some(exit) = folder::get(&folder.join(EXIT)).map_err(failed)? {
+            return Ok(Found::Ended(exit));
+        }
+        let state: Option<State> = folder::get(&folder.join(STATE)).map_err(failed)?;
+        if state.is_none() && !folder.join(STATE).exists() && !start::was_launched(&folder) {
+            // Claimed by a process that died before its launch was done; nothing was started.
+            self.folder.remove(attempt)?;
+            return Ok(Found::Nothing);
+        }
+        let kept = folder::get::<Kept>(&folder.join(LAUNCH)).map_err(failed)?;
+        let exit = bury::lost(&folder, attempt, kept.as_ref(), state.as_ref()).map_err(failed)?;
+        drop(lock);
+        Ok(Found::Ended(exit))
+    }
+
+    fn observed(&self, attempt: &AttemptId) -> Result<Option<Observed>, ExecutorError> {
+        if let Some(ended) = self.followed.ended(attempt) {
+            return Ok(Some(ended));
+        }
+        let attempt = attempt.clone();
+        Ok(match self.look(&attempt)? {
+            Found::Nothing => None,
+            Found::Alive(None) => Some(Observed {
+                attempt,
+                phase: Phase::Pending(None),
+                started: None,
+                ended: None,
+                isolation: self.plan.name().to_owned(),
+            }),
+            Found::Alive(Some(state)) => Some(Observed {
+                attempt,
+                phase: match state.started {
+                    Some(_) => Phase::Running,
+                    None => Phase::Pending(None),
+                },
+                started: state.started,
+                ended: None,
+                isolation: state.isolation,
+            }),
+            Found::Ended(exit) => {
+                let observed = Observed {
+                    attempt,
+                    phase: Phase::Ended(exit.end),
+                    started: exit.started,
+                    ended: Some(exit.ended),
+                    isolation: exit.isolation,
+                };
+                self.followed.end(&observed);
+                Some(observed)
+            }
+        })
+    }
+}
+
+enum TakeOver {
+    Mine(Lock),
+    Started,
+    Gone,
+}
+
+impl Executor for LocalExecutor {
+    fn launch(&self, launch: &Launch) -> Result<(), ExecutorError> {
+        check::launchable(launch)?;
+        if let Some(image) = &launch.image {
+            let what = format!("image: `{image}`: this executor starts programs, not containers");
+            return Err(ExecutorError::Refused(what));
+        }
+        let kept = Kept::of(launch, self.log_limit, self.plan.clone());
+        loop {
+            let claimed =
+                self.folder.claim(&launch.attempt, |folder| start::fill(folder, &kept))?;
+            match claimed {
+                Some(lock) => return self.start(launch, lock),
+                None => match self.take_over(&launch.attempt)? {
+                    TakeOver::Mine(lock) => return self.start(launch, lock),
+                    TakeOver::Started => return Ok(()),
+                    TakeOver::Gone => {}
+                },
+            }
+        }
+    }
+
+    fn observe(&self) -> Result<Vec<Observed>, ExecutorError> {
+        self.followed.reap();
+        let mut found = Vec::new();
+        for attempt in self.folder.attempts()? {
+            found.extend(self.observed(&attempt)?);
+        }
+        Ok(found)
+    }
+
+    fn tell(&self, attempt: &AttemptId, notice: Notice) -> Result<(), ExecutorError> {
+        let folder = self.folder.known(attempt)?;
+        let (flag, word) = match notice {
+            Notice::Checkpoint => (None, TOLD_CHECKPOINT),
+            Notice::Stop => (Some(STOP), TOLD_STOP),
+            Notice::Kill => (Some(KILL), TOLD_KILL),
+        };
+        if let Some(flag) = flag {
+            folder::mark(&folder.join(flag)).map_err(|error| away(&folder, &error))?;
+        }
+        // Nobody listens before the shim runs, which then looks for the flag, and after it has ended.
+        let control = OpenOptions::new()
+            .write(true)
+            .custom_flags(i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default())
+            .open(folder.join(CONTROL));
+        if let Ok(mut control) = control {
+            let _ = control.write_all(&[word]);
+        }
+        Ok(())
+    }
+
+    fn output(
+        &self,
+        attempt: &AttemptId,
+        rank: u32,
+        from: u64,
+        most: usize,
+    ) -> Result<Vec<u8>, ExecutorError> {
+        let folder = self.folder.known(attempt)?;
+        folder::read_part(&folder.join(folder::log_name(rank)), from, most)
+    }
+
+    fn output_start(
+        &self,
+        attempt: &AttemptId,
+        rank: u32,
+        from: u64,
+    ) -> Result<u64, ExecutorError> {
+        let path = self.folder.known(attempt)?.join(folder::log_name(rank));
+        let Ok(file) = std::fs::File::open(&path) else { return Ok(from) };
+        // Past the end, and in a file system without holes, all that is asked for is there.
+        Ok(rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(from)).unwrap_or(from))
+    }
+
+    fn usage(&self, attempt: &AttemptId) -> Result<Option<Usage>, ExecutorError> {
+        let folder = self.folder.known(attempt)?;
+        let failed = |error: std::io::Error| away(&folder, &error);
+        match self.look(attempt)? {
+            Found::Nothing => Err(ExecutorError::Unknown(attempt.clone())),
+            Found::Ended(exit) => Ok(exit.usage),
+            Found::Alive(None) => Ok(None),
+            Found::Alive(Some(state)) => {
+                let processes = process::usage(&stacks::processes(&state));
+                if state.isolation == Plan::None.name() {
+                    return Ok(Some(processes));
+                }
+                let kept: Option<Kept> = folder::get(&folder.join(LAUNCH)).map_err(failed)?;
+                let groups: Vec<_> = kept
+                    .iter()
+                    .flat_map(|kept| {
+                        (0..kept.ranks.len()).filter_map(|rank| kept.plan.group(attempt, rank))
+                    })
+                    .collect();
+                let usage = shim::total(&groups);
+                Ok(Some(Usage {
+                    // What groups do not count, their processes do.
+                    read_bytes: usage.read_bytes.max(processes.read_bytes),
+                    written_bytes: usage.written_bytes.max(processes.written_bytes),
+                    ..usage
+                }))
+            }
+        }
+    }
+
+    fn stacks(&self, attempt: &AttemptId) -> Result<Option<String>, ExecutorError> {
+        self.folder.known(attempt)?;
+        Ok(match self.look(attempt)? {
+            Found::Alive(Some(state)) => Some(stacks::text(&state)),
+            _ => None,
+        })
+    }
+
+    fn forget(&self, attempt: &AttemptId) -> Result<(), ExecutorError> {
+        if let Some(Observed { phase: Phase::Pending(_) | Phase::Running, .. }) =
+            self.observed(attempt)?
+        {
+            return Err(ExecutorError::Refused(format!("attempt {attempt} has not ended")));
+        }
+        self.folder.remove(attempt)?;
+        self.followed.forget(attempt);
+        Ok(())
+    }
+
+    fn wait(&self, at_most: Duration) {
+        self.followed.wait(at_most);
+    }
+}

@@ -1,0 +1,120 @@
+//! Starting a shim: its lock, its folder, its secrets, its environment.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use falaj_base::Secret;
+use rustix::fs::{CWD, FileType, FlockOperation, MemfdFlags, Mode, flock, memfd_create, mknodat};
+use rustix::io::Errno;
+use zeroize::Zeroizing;
+
+use crate::folder;
+use crate::shim::record::{CONTROL, Kept, LAUNCH, SHIM};
+
+/// What a job sees of the server's environment. The rest may hold the server's own secrets.
+const HANDED_ON: [&str; 10] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+];
+
+/// Whether a launch of an attempt was ever done.
+pub(super) fn was_launched(folder: &Path) -> bool {
+    std::fs::metadata(folder.join(SHIM)).is_ok_and(|about| about.len() > 0)
+}
+
+/// The lock of an attempt, held. It belongs to the open file: a process that inherits the file holds
+/// it as well, and it is free when the last of them is gone.
+#[derive(Debug)]
+pub(super) struct Lock(File);
+
+impl Lock {
+    /// `None` if somebody holds it, or the attempt has just been removed.
+    pub(super) fn take(folder: &Path) -> io::Result<Option<Self>> {
+        let path = folder.join(SHIM);
+        let file = match open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            other => other?,
+        }
+        // It may have been removed, and another made, between opening and locking it.
+        let same = std::fs::metadata(&path).is_ok_and(|there| {
+            file.metadata().is_ok_and(|here| (here.dev(), here.ino()) == (there.dev(), there.ino()))
+        });
+        Ok(same.then_some(Self(file)))
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+/// Fills the folder of a new attempt, and holds its lock.
+pub(super) fn fill(folder: &Path, kept: &Kept) -> io::Result<Lock> {
+    // Nobody sees it before all is there, so that nothing need be written aside.
+    folder::put_new(&folder.join(LAUNCH), kept)?;
+    let private = Mode::RUSR | Mode::WUSR;
+    mknodat(CWD, folder.join(CONTROL), FileType::Fifo, private, 0)?;
+    Lock::take(folder)?.ok_or_else(|| io::Error::other("a new lock is held by another"))
+}
+
+/// Starts the shim of an attempt, which from now on holds the lock; gives it back if it cannot.
+pub(super) fn shim(
+    program: &Path,
+    folder: &Path,
+    secrets: &BTreeMap<String, Secret>,
+    lock: Lock,
+) -> Result<Child, (io::Error, Lock)> {
+    let prepare = || -> io::Result<(File, File, File)> {
+        Ok((in_memory(secrets)?, lock.0.try_clone()?, lock.0.try_clone()?))
+    };
+    let (secrets, held, log) = match prepare() {
+        Ok(files) => files,
+        Err(error) => return Err((error, lock)),
+    };
+    let handed_on = HANDED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    let started = Command::new(program)
+        .arg("shim")
+        .arg(folder)
+        .env_clear()
+        .envs(handed_on)
+        .current_dir("/")
+        .stdin(Stdio::from(secrets))
+        .stdout(Stdio::from(held))
+        .stderr(Stdio::from(log))
+        .spawn();
+    match started {
+        Ok(child) => {
+            // If this fails, and the shim too, the attempt was never launched; if not, nobody looks.
+            let _ = (&lock.0).write_all(b"launched\n");
+            Ok(child)
+        }
+        Err(error) => Err((error, lock)),
+    }
+}
+
+/// The secrets in a piece of memory that has no name, and goes with the last process that has it open.
+fn in_memory(secrets: &BTreeMap<String, Secret>) -> io::Result<File> {
+    let mut file = File::from(memfd_create("falaj", MemfdFlags::CLOEXEC)?);
+    if !secrets.is_empty() {
+        let shown: BTreeMap<&str, &str> =
+            secrets.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
+        file.write_all(&Zeroizing::new(serde_json::to_vec(&shown)?))?;
+        file.rewind()?;
+    }
+    Ok(file)
+}

@@ -1,0 +1,390 @@
+//! Attempts as jobs of Ray, through its Job API.
+//!
+//! A job runs `launcher.py` in the attempt's folder, which starts the ranks: one as its own child,
+//! several as actors in a placement group. It is told things by files in that folder, because Ray's own
+//! stop leaves three seconds, and knows no other signal.
+//!
+//! Must hold:
+//! - A job's name in Ray is the attempt's, which Ray takes once; and the launcher starts nothing if another
+//!   launcher has been there.
+//! - The truth about an end is the file that the launcher leaves. Without it, no job has succeeded.
+//! - Secrets travel in a file that only this user can read, and that the launcher removes: what is given
+//!   to Ray itself is shown on its pages to whoever can open them.
+//!
+//! The folder must be one that all nodes see under the same path, and write to.
+
+mod api;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use falaj_base::Secret;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use crate::folder::{self, Folder, away};
+use crate::seam::{AttemptId, Executor, ExecutorError, Launch, Notice, Observed, Phase, Usage};
+use crate::shared::{self, Ending, LONGEST_GANG_GRACE};
+use crate::{End, RankEnd, check, shim};
+use api::{Api, Job};
+
+const LAUNCHER: &str = include_str!("launcher.py");
+const LAUNCH: &str = "launch.json";
+const SECRETS: &str = "secrets.json";
+/// Ray has taken it.
+const SUBMITTED: &str = "submitted";
+const OWNER: &str = "owner";
+/// Why the launcher cannot start its ranks yet.
+const WAITING: &str = "waiting";
+const KILL: &str = "kill";
+const CHECKPOINT: &str = "checkpoint";
+const END: &str = "end.json";
+const ENGINE: &str = "ray";
+
+/// How long an end may be missing when Ray says that there is one. Files of other machines are seen late.
+const MISSING: Duration = Duration::from_secs(15);
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Which Ray.
+#[derive(Clone, Debug)]
+pub struct RaySettings {
+    /// Its dashboard, such as `http://ray-head:8265`.
+    pub url: String,
+    /// For clusters that ask for one.
+    pub token: Option<Secret>,
+    /// The Python on its nodes that has Ray.
+    pub python: String,
+}
+
+impl Default for RaySettings {
+    fn default() -> Self {
+        Self { url: "http://127.0.0.1:8265".to_owned(), token: None, python: "python".to_owned() }
+    }
+}
+
+#[derive(Debug)]
+pub struct RayExecutor {
+    folder: Folder,
+    python: String,
+    api: Api,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    ended: HashMap<AttemptId, Observed>,
+    odd_since: HashMap<AttemptId, Instant>,
+    running: Vec<PathBuf>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptEnd {
+    end: End,
+    started: Option<u64>,
+    ended: u64,
+}
+
+impl RayExecutor {
+    pub fn new(folder: impl AsRef<Path>, settings: RaySettings) -> Result<Self, ExecutorError> {
+        let api = Api::new(&settings.url, settings.token)?;
+        let folder = Folder::open(folder.as_ref())?;
+        Ok(Self { folder, python: settings.python, api, known: Mutex::default() })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn odd_for(&self, attempt: &AttemptId) -> Duration {
+        self.known().odd_since.entry(attempt.clone()).or_insert_with(Instant::now).elapsed()
+    }
+
+    fn find(&self, attempt: &AttemptId) -> Result<Option<Observed>, ExecutorError> {
+        let folder = self.folder.of(attempt);
+        let failed = |error: io::Error| away(&folder, &error);
+        let submitted = folder.join(SUBMITTED).exists();
+        let started = shared::number(&folder.join(shared::STARTED)).map_err(failed)?;
+        let stop = shared::number(&folder.join(shared::STOP)).map_err(failed)?;
+        let ending = Ending::read(&folder).map_err(failed)?;
+        let phase = if let Some(ending) = &ending {
+            let launch: Option<Value> = folder::get(&folder.join(LAUNCH)).map_err(failed)?;
+            let ranks = launch.and_then(|launch| launch["ranks"].as_array().map(Vec::len));
+            Phase::Ended(ending.end(u32::try_from(ranks.unwrap_or(1)).unwrap_or(u32::MAX), stop))
+        } else {
+            match self.api.job(attempt.as_str())? {
+                // Claimed by a process that died before Ray was asked.
+                None if !submitted => return Ok(None),
+                job => self.phase(attempt, job, started.is_some(), stop.is_some())?,
+            }
+        };
+        let ended = matches!(phase, Phase::Ended(_))
+            .then(|| ending.map_or_else(shim::now, |ending| ending.ended));
+        let observed = Observed {
+            attempt: attempt.clone(),
+            phase,
+            started,
+            ended,
+            isolation: ENGINE.to_owned(),
+        };
+        if let (Phase::Ended(end), Some(ended)) = (&observed.phase, ended) {
+            let _ = std::fs::remove_file(folder.join(SECRETS));
+            let end = KeptEnd { end: end.clone(), started, ended };
+            folder::put_durably(&folder.join(END), &end).map_err(failed)?;
+        }
+        Ok(Some(observed))
+    }
+
+    /// What Ray says, where the launcher has left no end.
+    fn phase(
+        &self,
+        attempt: &AttemptId,
+        job: Option<Job>,
+        started: bool,
+        stop: bool,
+    ) -> Result<Phase, ExecutorError> {
+        let running = if started { Phase::Running } else { self.waiting(attempt, job.as_ref())? };
+        let end = match job.as_ref().map(|job| job.status.as_str()) {
+            Some("PENDING" | "RUNNING") => {
+                self.known().odd_since.remove(attempt);
+                return Ok(running);
+            }
+            _ if stop => End::Stopped,
+            // The launcher itself could not run, or broke before it started anything.
+            Some("FAILED") if !started => End::Failed { rank: 0, how: RankEnd::NotStarted },
+            _ => End::Lost,
+        };
+        if self.odd_for(attempt) < MISSING && started {
+            return Ok(running);
+        }
+        if let Some(job) = &job
+            && end != End::Stopped
+        {
+            self.explain(attempt, job)?;
+        }
+        Ok(Phase::Ended(end))
+    }
+
+    fn waiting(&self, attempt: &AttemptId, job: Option<&Job>) -> Result<Phase, ExecutorError> {
+        let folder = self.folder.of(attempt);
+        let text =
+            folder::read_small(&folder.join(WAITING)).map_err(|error| away(&folder, &error))?;
+        let own = text.map(|text| String::from_utf8_lossy(&text).into_owned());
+        let pending = job.filter(|job| job.status == "PENDING");
+        Ok(Phase::Pending(own.or_else(|| pending.and_then(|job| job.message.clone()))))
+    }
+
+    /// Says in the output of the first rank what Ray says of a job that never got so far.
+    fn explain(&self, attempt: &AttemptId, job: &Job) -> Result<(), ExecutorError> {
+        let path = self.folder.of(attempt).join(folder::log_name(0));
+        if path.exists() {
+            return Ok(());
+        }
+        let code = job.driver_exit_code.map(|code| format!(" ({code})")).unwrap_or_default();
+        let text = job.message.as_deref().unwrap_or("no reason was given");
+        let text = format!("falaj: Ray ended it{code}: {text}\n");
+        folder::put_bytes(&path, text.as_bytes(), 0o600).map_err(|error| away(&path, &error))
+    }
+
+    fn ended(&self, attempt: &AttemptId) -> Result<Option<Observed>, ExecutorError> {
+        if let Some(ended) = self.known().ended.get(attempt) {
+            return Ok(Some(ended.clone()));
+        }
+        let folder = self.folder.of(attempt);
+        let kept: Option<KeptEnd> =
+            folder::get(&folder.join(END)).map_err(|error| away(&folder, &error))?;
+        Ok(kept.map(|kept| {
+            let observed = Observed {
+                attempt: attempt.clone(),
+                phase: Phase::Ended(kept.end),
+                started: kept.started,
+                ended: Some(kept.ended),
+                isolation: ENGINE.to_owned(),
+            };
+            self.known().ended.insert(attempt.clone(), observed.clone());
+            observed
+        }))
+    }
+}
+
+/// Whether a launcher runs it, or has: it leaves a link that leads nowhere.
+fn has_begun(folder: &Path) -> bool {
+    std::fs::symlink_metadata(folder.join(OWNER)).is_ok()
+}
+
+/// What the launcher reads: everything but secrets.
+fn launch_file(launch: &Launch) -> Value {
+    let ranks: Vec<Value> = launch
+        .ranks
+        .iter()
+        .map(|rank| json!({"node": rank.node, "gpus": rank.gpus, "env": rank.env}))
+        .collect();
+    json!({
+        "attempt": launch.attempt.as_str(),
+        "command": launch.command,
+        "folder": launch.folder,
+        "env": launch.env,
+        "has_secrets": !launch.secrets.is_empty(),
+        "ranks": ranks,
+        "limits": {
+            "cpu_millis": launch.limits.cpu_millis,
+            "memory_mib": launch.limits.memory_mib,
+        },
+        "time_ms": launch.limits.time.map(|time| time.as_millis()),
+        "grace_ms": launch.grace.as_millis(),
+        "gang_grace_ms": launch.gang_grace.min(LONGEST_GANG_GRACE).as_millis(),
+    })
+}
+
+/// What Ray is asked for. The resources of several ranks are the launcher's to ask for.
+fn submission(launch: &Launch, python: &str, folder: &Path) -> Value {
+    let launcher = folder.join("launcher.py").display().to_string();
+    let mut job = json!({
+        "submission_id": launch.attempt.as_str(),
+        "entrypoint": format!("{} {}", shared::quoted(python), shared::quoted(&launcher)),
+        "metadata": {"name": launch.name, "made_by": "falaj"},
+    });
+    if let [rank] = launch.ranks.as_slice() {
+        let limits = &launch.limits;
+        if limits.cpu_millis > 0 {
+            job["entrypoint_num_cpus"] = json!(f64::from(limits.cpu_millis) / 1000.0);
+        }
+        if limits.memory_mib > 0 {
+            job["entrypoint_memory"] = json!(u64::from(limits.memory_mib) << 20);
+        }
+        if !rank.gpus.is_empty() {
+            job["entrypoint_num_gpus"] = json!(rank.gpus.len());
+        }
+    }
+    job
+}
+
+fn shown(secrets: &BTreeMap<String, Secret>) -> io::Result<Zeroizing<Vec<u8>>> {
+    let shown: BTreeMap<&str, &str> =
+        secrets.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
+    Ok(Zeroizing::new(serde_json::to_vec(&shown)?))
+}
+
+impl Executor for RayExecutor {
+    fn launch(&self, launch: &Launch) -> Result<(), ExecutorError> {
+        check::launchable(launch)?;
+        if let Some(image) = &launch.image {
+            let what = format!("image: `{image}`: this executor starts programs, not containers");
+            return Err(ExecutorError::Refused(what));
+        }
+        let target = self.folder.of(&launch.attempt);
+        let failed = |error: io::Error| away(&target, &error);
+        self.folder.claim(&launch.attempt, |folder| {
+            folder::put(&folder.join(LAUNCH), &launch_file(launch))?;
+            folder::put_bytes(&folder.join("launcher.py"), LAUNCHER.as_bytes(), 0o600)?;
+            std::fs::create_dir(folder.join("work"))
+        })?;
+        if target.join(SUBMITTED).exists() || target.join(END).exists() {
+            return Ok(());
+        }
+        if !launch.secrets.is_empty() && !has_begun(&target) {
+            let bytes = shown(&launch.secrets).map_err(failed)?;
+            folder::put_bytes(&target.join(SECRETS), &bytes, 0o600).map_err(failed)?;
+        }
+        match self.api.submit(&submission(launch, &self.python, &target)) {
+            Ok(()) => folder::mark(&target.join(SUBMITTED)).map_err(failed),
+            Err(error) => {
+                // If it could not be asked, it may have taken it all the same: then all it needs is there.
+                if matches!(error, ExecutorError::Refused(_)) {
+                    self.folder.remove(&launch.attempt)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn observe(&self) -> Result<Vec<Observed>, ExecutorError> {
+        let mut found = Vec::new();
+        let mut running = Vec::new();
+        for attempt in self.folder.attempts()? {
+            let observed = match self.ended(&attempt)? {
+                Some(ended) => Some(ended),
+                None => self.find(&attempt)?,
+            };
+            if let Some(Observed { phase: Phase::Pending(_) | Phase::Running, .. }) = &observed {
+                running.push(self.folder.of(&attempt));
+            }
+            found.extend(observed);
+        }
+        self.known().running = running;
+        Ok(found)
+    }
+
+    fn tell(&self, attempt: &AttemptId, notice: Notice) -> Result<(), ExecutorError> {
+        let folder = self.folder.known(attempt)?;
+        if self.ended(attempt)?.is_some() || folder.join(shared::EXIT).exists() {
+            return Ok(());
+        }
+        let failed = |error: io::Error| away(&folder, &error);
+        if notice == Notice::Checkpoint {
+            // Each time another file, so that each time is seen.
+            let now = shim::now().to_string();
+            return folder::put_bytes(&folder.join(CHECKPOINT), now.as_bytes(), 0o600)
+                .map_err(failed);
+        }
+        shared::note_stop(&folder).map_err(failed)?;
+        if notice == Notice::Kill {
+            folder::mark(&folder.join(KILL)).map_err(failed)?;
+        }
+        // One whose launcher has not begun has nothing to save.
+        if has_begun(&folder) { Ok(()) } else { self.api.stop(attempt.as_str()) }
+    }
+
+    fn output(
+        &self,
+        attempt: &AttemptId,
+        rank: u32,
+        from: u64,
+        most: usize,
+    ) -> Result<Vec<u8>, ExecutorError> {
+        let folder = self.folder.known(attempt)?;
+        folder::read_part(&folder.join(folder::log_name(rank)), from, most)
+    }
+
+    fn usage(&self, attempt: &AttemptId) -> Result<Option<Usage>, ExecutorError> {
+        self.folder.known(attempt).map(|_| None)
+    }
+
+    fn stacks(&self, attempt: &AttemptId) -> Result<Option<String>, ExecutorError> {
+        self.folder.known(attempt).map(|_| None)
+    }
+
+    fn forget(&self, attempt: &AttemptId) -> Result<(), ExecutorError> {
+        if !self.folder.of(attempt).exists() {
+            return Ok(());
+        }
+        let observed = match self.ended(attempt)? {
+            Some(ended) => Some(ended),
+            None => self.find(attempt)?,
+        };
+        if observed.is_some_and(|one| !matches!(one.phase, Phase::Ended(_))) {
+            return Err(ExecutorError::Refused(format!("attempt {attempt} has not ended")));
+        }
+        // Ray keeps jobs as long as it lives. If it is away, it keeps this one.
+        let _ = self.api.delete(attempt.as_str());
+        self.folder.remove(attempt)?;
+        self.known().ended.remove(attempt);
+        Ok(())
+    }
+
+    fn wait(&self, at_most: Duration) {
+        let until = Instant::now() + at_most;
+        loop {
+            let ended =
+                self.known().running.iter().any(|folder| folder.join(shared::EXIT).exists());
+            let left = until.saturating_duration_since(Instant::now());
+            if ended || left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
+    }
+}

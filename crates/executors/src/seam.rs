@@ -1,0 +1,211 @@
+//! The seam: what every executor can do, and what it may count on.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use falaj_base::Secret;
+use serde::{Deserialize, Serialize};
+
+/// One start of one job: `<job id>-<number of the start>`. Letters, digits, `_` and `-`, at most 80 of
+/// them, so that it can name files, units and jobs of others.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptId(String);
+
+impl AttemptId {
+    /// `None` if it could not name a file everywhere.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Option<Self> {
+        let text = text.into();
+        let fits = (1..=80).contains(&text.len())
+            && !text.starts_with('-')
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        fits.then_some(Self(text))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for AttemptId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where one rank runs, and what it alone is told.
+#[derive(Clone, Debug)]
+pub struct RankPlace {
+    /// The node as its pool names it; the executor may use it as a wish.
+    pub node: String,
+    /// The GPUs of that node that are its own, by index.
+    pub gpus: Vec<u8>,
+    /// Joined to [`Launch::env`], and stronger.
+    pub env: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Thousandths of a core for each rank; 0 for no limit.
+    pub cpu_millis: u32,
+    /// MiB for each rank; 0 for no limit.
+    pub memory_mib: u32,
+    /// After this long the attempt is ended as [`End::TimedOut`].
+    pub time: Option<Duration>,
+}
+
+/// An attempt, as it is to be started. All ranks or none.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    pub attempt: AttemptId,
+    /// For people who look at the engine: a short name of the job.
+    pub name: String,
+    /// The program and its arguments, the same for every rank.
+    pub command: Vec<String>,
+    /// A container image, where the executor runs containers; refused where it does not.
+    pub image: Option<String>,
+    /// Where it starts; a folder of the attempt's own if absent.
+    pub folder: Option<PathBuf>,
+    pub env: BTreeMap<String, String>,
+    /// Put into the environment as well, and never shown or written where others could read it.
+    pub secrets: BTreeMap<String, Secret>,
+    pub ranks: Vec<RankPlace>,
+    pub limits: Limits,
+    /// How long it has between being told to end and being killed.
+    pub grace: Duration,
+    /// How many seconds after the first rank's failure the others are ended.
+    pub gang_grace: Duration,
+}
+
+/// What can be said to a running attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// `SIGUSR1` to every rank: save what you have. It goes on.
+    Checkpoint,
+    /// `SIGTERM`, and after the launch's grace `SIGKILL`.
+    Stop,
+    /// At once.
+    Kill,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Phase {
+    /// The engine has it and has not started it; its own reason, if it tells one.
+    Pending(Option<String>),
+    Running,
+    Ended(End),
+}
+
+/// How a whole attempt ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// Every rank ended with 0.
+    Succeeded,
+    /// The first rank that failed, and how.
+    Failed {
+        rank: u32,
+        how: RankEnd,
+    },
+    /// It was told to stop or killed through [`Executor::tell`].
+    Stopped,
+    TimedOut,
+    /// The engine took it away for others; start it again.
+    Preempted,
+    /// It is not there and has left no end: a machine went down, or somebody removed it.
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RankEnd {
+    Exit(i32),
+    Signal(i32),
+    /// The kernel killed it for its memory.
+    OutOfMemory,
+    /// It could not be started; the output says why.
+    NotStarted,
+}
+
+/// An attempt as the executor finds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    pub attempt: AttemptId,
+    pub phase: Phase,
+    /// Milliseconds since 1970, as soon as they are known.
+    pub started: Option<u64>,
+    pub ended: Option<u64>,
+    /// How its limits are kept: `cgroup-v2`, `cgroup-v1`, `none`, or the engine's name.
+    pub isolation: String,
+}
+
+/// What an attempt has used so far, over all ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    pub cpu_seconds: f64,
+    pub memory_bytes: u64,
+    pub peak_memory_bytes: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExecutorError {
+    /// It can never be started like this.
+    #[error("{0}")]
+    Refused(String),
+    /// Nothing of that name is known.
+    #[error("no attempt {0} is known here")]
+    Unknown(AttemptId),
+    /// The engine cannot be reached or does not answer; the same again may work.
+    #[error("{0}")]
+    Away(String),
+}
+
+/// Blocking; each call returns within a bounded time. Called from several threads.
+pub trait Executor: fmt::Debug + Send + Sync {
+    /// Starts an attempt, or finds the one that is there. Returns once it will be found again whatever
+    /// happens to this process.
+    fn launch(&self, launch: &Launch) -> Result<(), ExecutorError>;
+
+    /// Everything that was launched and not forgotten.
+    fn observe(&self) -> Result<Vec<Observed>, ExecutorError>;
+
+    /// Nothing happens if it has ended.
+    fn tell(&self, attempt: &AttemptId, notice: Notice) -> Result<(), ExecutorError>;
+
+    /// The output of a rank (both streams, as written) from an offset on, at most `most` bytes of it.
+    fn output(
+        &self,
+        attempt: &AttemptId,
+        rank: u32,
+        from: u64,
+        most: usize,
+    ) -> Result<Vec<u8>, ExecutorError>;
+
+    /// The first offset from `from` on whose byte is still kept. Bytes before it were dropped from the
+    /// middle of a very long output; [`Self::output`] reads them as zeros.
+    fn output_start(
+        &self,
+        _attempt: &AttemptId,
+        _rank: u32,
+        from: u64,
+    ) -> Result<u64, ExecutorError> {
+        Ok(from)
+    }
+
+    /// `None` where the engine does not tell.
+    fn usage(&self, attempt: &AttemptId) -> Result<Option<Usage>, ExecutorError>;
+
+    /// The stacks of its ranks as text, where that can be had; for hangs.
+    fn stacks(&self, attempt: &AttemptId) -> Result<Option<String>, ExecutorError>;
+
+    /// Removes what is kept of an attempt that has ended. Nothing happens if there is none.
+    fn forget(&self, attempt: &AttemptId) -> Result<(), ExecutorError>;
+
+    /// Waits until something may have changed, or the time is up.
+    fn wait(&self, at_most: Duration);
+}

@@ -1,0 +1,421 @@
+//! Attempts as jobs of Slurm, through its programs: `sbatch`, `squeue`, `scancel`.
+//!
+//! The programs, and not its REST service: they are there wherever jobs can be submitted, need neither
+//! another daemon nor tokens, and what is asked of them here has not changed for many releases.
+//!
+//! Must hold:
+//! - An attempt is one job of the attempt's name. Submitting it twice, which only a server that died in
+//!   between can do, makes two jobs of which one starts nothing: the first to make a link in the
+//!   attempt's folder is the one.
+//! - The truth about an end is the file that the job's own script leaves in the folder; Slurm forgets
+//!   jobs after some minutes. Without that file, no job has succeeded.
+//!
+//! The folder must be one that the nodes see under the same path, and write to.
+
+mod command;
+mod script;
+mod state;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::folder::{self, Folder, away};
+use crate::seam::{AttemptId, Executor, ExecutorError, Launch, Notice, Observed, Phase, Usage};
+use crate::shared::{self, Ending};
+use crate::{End, check, shim};
+use script::Shape;
+use state::Job;
+
+const LAUNCH: &str = "launch.json";
+/// The id that Slurm gave.
+const JOB: &str = "job";
+/// A link to the id of the job that started it.
+const OWNER: &str = "owner";
+/// The end as it was found out, once and for all.
+const END: &str = "end.json";
+const ENGINE: &str = "slurm";
+
+/// How long a job may be unknown to Slurm, with no end to be seen, until it counts as lost. Files of
+/// other machines are seen late.
+const MISSING: Duration = Duration::from_secs(15);
+/// How often ends are looked for.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long Slurm is waited for to say why a job ended other than well.
+const REASON: Duration = Duration::from_secs(20);
+
+/// Where jobs are submitted, and as what.
+#[derive(Clone, Debug, Default)]
+pub struct SlurmSettings {
+    /// The configuration of Slurm, unless it lies where Slurm looks for it.
+    pub conf: Option<PathBuf>,
+    /// The folder of Slurm's programs, unless they are found by `PATH`.
+    pub programs: Option<PathBuf>,
+    pub partition: Option<String>,
+    pub account: Option<String>,
+    pub qos: Option<String>,
+    /// The kind of GPU to ask for, as Slurm's `gres` calls it.
+    pub gpu_type: Option<String>,
+}
+
+#[derive(Debug)]
+pub struct SlurmExecutor {
+    folder: Folder,
+    settings: SlurmSettings,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    ended: HashMap<AttemptId, Observed>,
+    /// Since when something is waited for that should be there.
+    odd_since: HashMap<AttemptId, Instant>,
+    running: Vec<PathBuf>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    ranks: u32,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptEnd {
+    end: End,
+    started: Option<u64>,
+    ended: u64,
+}
+
+impl SlurmExecutor {
+    pub fn new(folder: impl AsRef<Path>, settings: SlurmSettings) -> Result<Self, ExecutorError> {
+        Ok(Self { folder: Folder::open(folder.as_ref())?, settings, known: Mutex::default() })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Jobs of this user, of one name or of all.
+    fn jobs(&self, name: Option<&AttemptId>) -> Result<Vec<Job>, ExecutorError> {
+        let mut words =
+            ["--noheader", "--states=all", "--me", state::FORMAT].map(str::to_owned).to_vec();
+        words.extend(name.map(|name| format!("--name={name}")));
+        let said = command::run(&self.settings, "squeue", &words, None, &BTreeMap::new())?;
+        if !said.fine {
+            return Err(ExecutorError::Away(format!("squeue: {}", said.errors.trim())));
+        }
+        Ok(said.output.lines().filter_map(Job::parse).collect())
+    }
+
+    fn submit(&self, launch: &Launch) -> Result<(), ExecutorError> {
+        let folder = self.folder.of(&launch.attempt);
+        let shape = Shape::of(launch)?;
+        let words = script::submission(launch, &shape, &self.settings, &folder);
+        let said = command::run(&self.settings, "sbatch", &words, Some(&folder), &launch.secrets);
+        let failed = match said {
+            // `id`, or `id;cluster`.
+            Ok(said) if said.fine => {
+                let id = said.output.trim().split(';').next().unwrap_or_default().to_owned();
+                return note_job(&folder, &id);
+            }
+            Ok(said) => refusal(&said.errors),
+            Err(error) => error,
+        };
+        // It may have been taken all the same.
+        if let Ok(jobs) = self.jobs(Some(&launch.attempt))
+            && let Some(job) = jobs.first()
+        {
+            return note_job(&folder, &job.id);
+        }
+        if matches!(failed, ExecutorError::Refused(_)) {
+            self.folder.remove(&launch.attempt)?;
+        }
+        Err(failed)
+    }
+
+    /// The job of an attempt: the one that runs it, or the one that was submitted.
+    fn job_id(folder: &Path) -> Option<String> {
+        let owner = std::fs::read_link(folder.join(OWNER)).ok();
+        let owner = owner.and_then(|link| link.into_os_string().into_string().ok());
+        owner.or_else(|| {
+            let id = std::fs::read_to_string(folder.join(JOB)).ok()?;
+            Some(id.trim().to_owned())
+        })
+    }
+
+    fn signal(&self, job: &str, words: &[String]) -> Result<(), ExecutorError> {
+        let mut all = words.to_vec();
+        all.push(job.to_owned());
+        let said = command::run(&self.settings, "scancel", &all, None, &BTreeMap::new())?;
+        // A job or step that is not there, or has ended, cannot be told anything, and need not be.
+        let gone =
+            ["Invalid job id", "already completing", "completed", "does not exist", "Job/step"]
+                .iter()
+                .any(|text| said.errors.contains(text));
+        if said.fine || gone {
+            return Ok(());
+        }
+        Err(ExecutorError::Away(format!("scancel: {}", said.errors.trim())))
+    }
+
+    /// What has become of an attempt, `jobs` being all that Slurm knew a moment ago.
+    fn find(
+        &self,
+        attempt: &AttemptId,
+        id: Option<&str>,
+        jobs: &HashMap<&str, Vec<&Job>>,
+    ) -> Result<Option<Observed>, ExecutorError> {
+        let folder = self.folder.of(attempt);
+        let failed = |error: io::Error| away(&folder, &error);
+        let none = Vec::new();
+        let named = jobs.get(attempt.as_str()).unwrap_or(&none);
+        let job = match id {
+            Some(id) => named.iter().find(|job| job.id == id),
+            None => named.first(),
+        };
+        if let (None, Some(job)) = (id, job) {
+            note_job(&folder, &job.id)?;
+        }
+        let started = shared::number(&folder.join(shared::STARTED)).map_err(failed)?;
+        let stop = shared::number(&folder.join(shared::STOP)).map_err(failed)?;
+        let kept: Option<Kept> = folder::get(&folder.join(LAUNCH)).map_err(failed)?;
+        let ending = Ending::read(&folder).map_err(failed)?;
+        let phase = match (&ending, job) {
+            (Some(ending), job) => {
+                let end = ending.end(kept.map_or(1, |kept| kept.ranks), stop);
+                self.explained(attempt, end, job.copied())
+            }
+            (None, Some(job)) => match job.phase(stop.is_some()) {
+                // It runs as soon as its script does.
+                Some(Phase::Running) if started.is_none() => Phase::Pending(None),
+                // Slurm is done with it, but what it left may be seen late.
+                Some(Phase::Ended(end)) if started.is_some() && stop.is_none() => {
+                    if self.odd_for(attempt) < MISSING { Phase::Running } else { Phase::Ended(end) }
+                }
+                Some(phase) => phase,
+                None => Phase::Running,
+            },
+            (None, None) if id.is_none() => return Ok(None),
+            (None, None) if self.odd_for(attempt) < MISSING => match started {
+                Some(_) => Phase::Running,
+                None => Phase::Pending(None),
+            },
+            (None, None) if stop.is_some() => Phase::Ended(End::Stopped),
+            (None, None) => Phase::Ended(End::Lost),
+        };
+        let ended = matches!(phase, Phase::Ended(_))
+            .then(|| ending.map_or_else(shim::now, |ending| ending.ended));
+        let observed = Observed {
+            attempt: attempt.clone(),
+            phase,
+            started,
+            ended,
+            isolation: ENGINE.to_owned(),
+        };
+        if let (Phase::Ended(end), Some(ended)) = (&observed.phase, ended) {
+            let end = KeptEnd { end: end.clone(), started, ended };
+            folder::put_durably(&folder.join(END), &end).map_err(failed)?;
+        }
+        Ok(Some(observed))
+    }
+
+    /// An end that is not a good one may have a reason that only Slurm knows, and only once it is done.
+    fn explained(&self, attempt: &AttemptId, end: End, job: Option<&Job>) -> Phase {
+        let bad = matches!(end, End::Failed { .. } | End::Lost);
+        match job {
+            Some(job) if bad && !job.is_over() && self.odd_for(attempt) < REASON => Phase::Running,
+            Some(job) if bad => Phase::Ended(job.reason(&end).unwrap_or(end)),
+            _ => Phase::Ended(end),
+        }
+    }
+
+    /// For how long it has been odd.
+    fn odd_for(&self, attempt: &AttemptId) -> Duration {
+        self.known().odd_since.entry(attempt.clone()).or_insert_with(Instant::now).elapsed()
+    }
+
+    /// The end that was found out before.
+    fn ended(&self, attempt: &AttemptId) -> Result<Option<Observed>, ExecutorError> {
+        if let Some(ended) = self.known().ended.get(attempt) {
+            return Ok(Some(ended.clone()));
+        }
+        let folder = self.folder.of(attempt);
+        let kept: Option<KeptEnd> =
+            folder::get(&folder.join(END)).map_err(|error| away(&folder, &error))?;
+        Ok(kept.map(|kept| {
+            let observed = Observed {
+                attempt: attempt.clone(),
+                phase: Phase::Ended(kept.end),
+                started: kept.started,
+                ended: Some(kept.ended),
+                isolation: ENGINE.to_owned(),
+            };
+            self.known().ended.insert(attempt.clone(), observed.clone());
+            observed
+        }))
+    }
+}
+
+fn note_job(folder: &Path, id: &str) -> Result<(), ExecutorError> {
+    folder::put_bytes(&folder.join(JOB), id.as_bytes(), 0o600).map_err(|error| away(folder, &error))
+}
+
+/// Whether Slurm will never take a job like this, or could not be asked.
+fn refusal(errors: &str) -> ExecutorError {
+    const LATER: [&str; 8] = [
+        "Unable to contact",
+        "timed out",
+        "Zero Bytes",
+        "temporarily",
+        "Connection refused",
+        "Communication connection failure",
+        "Unable to establish",
+        "resource allocation request failed",
+    ];
+    let said = errors.trim().replace("sbatch: error: ", "");
+    if said.is_empty() || LATER.iter().any(|text| said.contains(text)) {
+        return ExecutorError::Away(format!("sbatch: {said}"));
+    }
+    ExecutorError::Refused(format!("Slurm refuses it: {said}"))
+}
+
+impl Executor for SlurmExecutor {
+    fn launch(&self, launch: &Launch) -> Result<(), ExecutorError> {
+        check::launchable(launch)?;
+        if let Some(image) = &launch.image {
+            let what = format!("image: `{image}`: this executor starts programs, not containers");
+            return Err(ExecutorError::Refused(what));
+        }
+        let shape = Shape::of(launch)?;
+        let target = self.folder.of(&launch.attempt);
+        self.folder.claim(&launch.attempt, |folder| {
+            let ranks = u32::try_from(launch.ranks.len()).unwrap_or(u32::MAX);
+            folder::put(&folder.join(LAUNCH), &Kept { ranks })?;
+            let file = |name: &str, text: &str| {
+                folder::put_bytes(&folder.join(name), text.as_bytes(), 0o600)
+            };
+            file("batch.sh", script::BATCH)?;
+            file("rank.sh", script::RANK)?;
+            file("launch.sh", &script::launch_file(launch, &shape, &target))?;
+            for rank in 0..launch.ranks.len() {
+                file(&format!("rank-{rank}.sh"), &script::rank_file(launch, rank))?;
+            }
+            std::fs::create_dir(folder.join("work"))
+        })?;
+        if Self::job_id(&target).is_some() || target.join(END).exists() {
+            return Ok(());
+        }
+        // Nobody has written down an id; that does not mean that nobody has submitted it.
+        if let Some(job) = self.jobs(Some(&launch.attempt))?.first() {
+            return note_job(&target, &job.id);
+        }
+        self.submit(launch)
+    }
+
+    fn observe(&self) -> Result<Vec<Observed>, ExecutorError> {
+        let mut found = Vec::new();
+        let mut open = Vec::new();
+        for attempt in self.folder.attempts()? {
+            match self.ended(&attempt)? {
+                Some(ended) => found.push(ended),
+                // Before Slurm is asked: what is submitted after that is not missing from its answer.
+                None => open.push((Self::job_id(&self.folder.of(&attempt)), attempt)),
+            }
+        }
+        if open.is_empty() {
+            self.known().running.clear();
+            return Ok(found);
+        }
+        let jobs = self.jobs(None)?;
+        let mut by_name: HashMap<&str, Vec<&Job>> = HashMap::new();
+        for job in &jobs {
+            by_name.entry(job.name.as_str()).or_default().push(job);
+        }
+        let mut running = Vec::new();
+        for (id, attempt) in open {
+            let observed = self.find(&attempt, id.as_deref(), &by_name)?;
+            match observed.as_ref().map(|observed| &observed.phase) {
+                Some(Phase::Ended(_)) => {
+                    self.known().odd_since.remove(&attempt);
+                }
+                Some(_) => running.push(self.folder.of(&attempt)),
+                None => {}
+            }
+            found.extend(observed);
+        }
+        self.known().running = running;
+        Ok(found)
+    }
+
+    fn tell(&self, attempt: &AttemptId, notice: Notice) -> Result<(), ExecutorError> {
+        let folder = self.folder.known(attempt)?;
+        if self.ended(attempt)?.is_some() || folder.join(shared::EXIT).exists() {
+            return Ok(());
+        }
+        let signal = match notice {
+            Notice::Checkpoint => "--signal=USR1",
+            Notice::Stop => "--signal=TERM",
+            Notice::Kill => "--signal=KILL",
+        };
+        if notice != Notice::Checkpoint {
+            // Before it is told: ranks that are only starting look for it.
+            shared::note_stop(&folder).map_err(|error| away(&folder, &error))?;
+        }
+        let Some(job) = Self::job_id(&folder) else { return Ok(()) };
+        if notice != Notice::Checkpoint {
+            self.signal(&job, &["--state=PENDING".to_owned()])?;
+        }
+        // The ranks are step 0; the script that started them stays, and writes down their ends.
+        self.signal(&format!("{job}.0"), &[signal.to_owned()])
+    }
+
+    fn output(
+        &self,
+        attempt: &AttemptId,
+        rank: u32,
+        from: u64,
+        most: usize,
+    ) -> Result<Vec<u8>, ExecutorError> {
+        let folder = self.folder.known(attempt)?;
+        folder::read_part(&folder.join(folder::log_name(rank)), from, most)
+    }
+
+    fn usage(&self, attempt: &AttemptId) -> Result<Option<Usage>, ExecutorError> {
+        self.folder.known(attempt).map(|_| None)
+    }
+
+    fn stacks(&self, attempt: &AttemptId) -> Result<Option<String>, ExecutorError> {
+        self.folder.known(attempt).map(|_| None)
+    }
+
+    fn forget(&self, attempt: &AttemptId) -> Result<(), ExecutorError> {
+        if !self.folder.of(attempt).exists() {
+            return Ok(());
+        }
+        if self.ended(attempt)?.is_none() {
+            let observed = self.observe()?.into_iter().find(|one| one.attempt == *attempt);
+            if observed.is_some_and(|one| !matches!(one.phase, Phase::Ended(_))) {
+                return Err(ExecutorError::Refused(format!("attempt {attempt} has not ended")));
+            }
+        }
+        self.folder.remove(attempt)?;
+        self.known().ended.remove(attempt);
+        Ok(())
+    }
+
+    fn wait(&self, at_most: Duration) {
+        let until = Instant::now() + at_most;
+        loop {
+            let ended =
+                self.known().running.iter().any(|folder| folder.join(shared::EXIT).exists());
+            let left = until.saturating_duration_since(Instant::now());
+            if ended || left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
+    }
+}

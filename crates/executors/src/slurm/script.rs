@@ -1,0 +1,215 @@
+//! What is given to Slurm: files for its scripts, and the words of a submission.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::shared::{LONGEST_GANG_GRACE, quoted};
+use crate::{ExecutorError, Launch};
+
+use super::SlurmSettings;
+
+/// Starts the ranks, and writes down their ends.
+pub(super) const BATCH: &str = include_str!("batch.sh");
+/// Is one rank.
+pub(super) const RANK: &str = include_str!("rank.sh");
+
+/// Minutes beyond its own time after which Slurm ends an attempt, should its script not.
+const SPARE_SECONDS: u64 = 120;
+
+/// How ranks lie on nodes.
+#[derive(Debug, PartialEq)]
+pub(super) struct Shape {
+    nodes: usize,
+    per_node: usize,
+    gpus: usize,
+}
+
+impl Shape {
+    /// Slurm is asked for equal nodes, filled one after the other.
+    pub(super) fn of(launch: &Launch) -> Result<Self, ExecutorError> {
+        let mut nodes: Vec<(&str, usize)> = Vec::new();
+        for rank in &launch.ranks {
+            match nodes.last_mut() {
+                Some((node, count)) if *node == rank.node => *count += 1,
+                _ => nodes.push((&rank.node, 1)),
+            }
+        }
+        let refuse = |what: &str| Err(ExecutorError::Refused(format!("ranks: {what}")));
+        let per_node = nodes[0].1;
+        if nodes.iter().any(|(_, count)| *count != per_node) {
+            return refuse(
+                "on Slurm, each node has equally many, and those of a node stand together",
+            );
+        }
+        let gpus = launch.ranks[0].gpus.len();
+        if launch.ranks.iter().any(|rank| rank.gpus.len() != gpus) {
+            return refuse("on Slurm, each has equally many GPUs");
+        }
+        Ok(Self { nodes: nodes.len(), per_node, gpus })
+    }
+}
+
+/// The words for `sbatch`, the script last.
+pub(super) fn submission(
+    launch: &Launch,
+    shape: &Shape,
+    settings: &SlurmSettings,
+    folder: &Path,
+) -> Vec<String> {
+    let here = folder.display();
+    let mut exported = vec!["PATH", "HOME", "LANG", "SLURM_CONF", "FALAJ_FOLDER"];
+    exported.extend(launch.secrets.keys().map(String::as_str));
+    let mut words = vec![
+        "--parsable".to_owned(),
+        "--no-requeue".to_owned(),
+        format!("--job-name={}", launch.attempt),
+        format!("--comment={}", launch.name.replace(char::is_control, " ")),
+        format!("--nodes={}", shape.nodes),
+        format!("--ntasks={}", launch.ranks.len()),
+        format!("--ntasks-per-node={}", shape.per_node),
+        "--distribution=block".to_owned(),
+        format!("--chdir={here}"),
+        format!("--output={here}/job.log"),
+        "--open-mode=append".to_owned(),
+        // Names alone: the values are in the environment of the command, which others cannot read.
+        format!("--export={}", exported.join(",")),
+    ];
+    let limits = &launch.limits;
+    if limits.cpu_millis > 0 {
+        words.push(format!("--cpus-per-task={}", limits.cpu_millis.div_ceil(1000)));
+    }
+    if limits.memory_mib > 0 {
+        let node = u64::from(limits.memory_mib) * shape.per_node as u64;
+        words.push(format!("--mem={node}M"));
+    }
+    if shape.gpus > 0 {
+        let kind = settings.gpu_type.as_deref().map(|kind| format!("{kind}:")).unwrap_or_default();
+        words.push(format!("--gres=gpu:{kind}{}", shape.gpus * shape.per_node));
+    }
+    if let Some(time) = limits.time {
+        let seconds = time.as_secs() + launch.grace.as_secs() + SPARE_SECONDS;
+        words.push(format!("--time={}", seconds.div_ceil(60)));
+    }
+    let named = [
+        ("partition", &settings.partition),
+        ("account", &settings.account),
+        ("qos", &settings.qos),
+    ];
+    for (name, value) in named {
+        words.extend(value.as_ref().map(|value| format!("--{name}={value}")));
+    }
+    words.push(format!("{here}/batch.sh"));
+    words
+}
+
+/// `launch.sh`: what both scripts need to know.
+pub(super) fn launch_file(launch: &Launch, shape: &Shape, folder: &Path) -> String {
+    let work = folder.join("work");
+    let place = launch.folder.as_deref().unwrap_or(&work);
+    let command: Vec<String> = launch.command.iter().map(|word| quoted(word)).collect();
+    let time = launch.limits.time.map(|time| time.as_secs_f64().to_string()).unwrap_or_default();
+    let gang_grace = launch.gang_grace.min(LONGEST_GANG_GRACE);
+    let mut text = String::new();
+    for (name, value) in [
+        ("attempt", launch.attempt.as_str()),
+        ("folder", &place.display().to_string()),
+        ("ranks", &launch.ranks.len().to_string()),
+        ("gpus_per_rank", &shape.gpus.to_string()),
+        ("wished_host", &launch.ranks[0].node),
+        ("grace_ms", &launch.grace.as_millis().to_string()),
+        ("gang_grace_ms", &gang_grace.as_millis().to_string()),
+        ("time_limit", &time),
+    ] {
+        let _ = writeln!(text, "{name}={}", quoted(value));
+    }
+    let _ = writeln!(text, "command=({})", command.join(" "));
+    text
+}
+
+/// `rank-N.sh`: the environment of one rank, without secrets.
+pub(super) fn rank_file(launch: &Launch, rank: usize) -> String {
+    let own = &launch.ranks[rank].env;
+    let mut text = String::new();
+    for (name, value) in launch.env.iter().filter(|(name, _)| !own.contains_key(*name)).chain(own) {
+        let _ = writeln!(text, "export {name}={}", quoted(value));
+    }
+    if let Some(devices) = own.get("CUDA_VISIBLE_DEVICES") {
+        let _ = writeln!(text, "own_devices={}", quoted(devices));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AttemptId, Limits, RankPlace};
+    use falaj_base::Secret;
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    fn launch(nodes: &[(&str, usize)]) -> Launch {
+        let rank = |(node, gpus): &(&str, usize)| RankPlace {
+            node: (*node).to_owned(),
+            gpus: (0..u8::try_from(*gpus).unwrap()).collect(),
+            env: BTreeMap::from([("RANK".to_owned(), "it's".to_owned())]),
+        };
+        Launch {
+            attempt: AttemptId::new("job-1").unwrap(),
+            name: "a\nname".to_owned(),
+            command: vec!["echo".to_owned(), "a b".to_owned()],
+            image: None,
+            folder: None,
+            env: BTreeMap::from([("RANK".to_owned(), "weaker".to_owned())]),
+            secrets: BTreeMap::from([("TOKEN".to_owned(), Secret::new("hidden"))]),
+            ranks: nodes.iter().map(rank).collect(),
+            limits: Limits {
+                cpu_millis: 1500,
+                memory_mib: 100,
+                time: Some(Duration::from_millis(1500)),
+            },
+            grace: Duration::from_secs(30),
+            gang_grace: Duration::from_secs(5),
+        }
+    }
+
+    #[test]
+    fn nodes_must_be_alike() {
+        let shape = |nodes: &[(&str, usize)]| Shape::of(&launch(nodes)).map_err(|e| e.to_string());
+        let even = shape(&[("a", 1), ("a", 1), ("b", 1), ("b", 1)]);
+        assert_eq!(even, Ok(Shape { nodes: 2, per_node: 2, gpus: 1 }));
+        assert!(shape(&[("a", 0), ("a", 0), ("b", 0)]).unwrap_err().contains("equally many"));
+        assert!(shape(&[("a", 1), ("b", 2)]).unwrap_err().contains("GPUs"));
+    }
+
+    #[test]
+    fn a_submission_says_everything_but_secrets() {
+        let launch = launch(&[("a", 2), ("a", 2), ("b", 2), ("b", 2)]);
+        let settings = SlurmSettings {
+            gpu_type: Some("a100".to_owned()),
+            partition: Some("low".to_owned()),
+            ..SlurmSettings::default()
+        };
+        let shape = Shape::of(&launch).unwrap();
+        let words = submission(&launch, &shape, &settings, Path::new("/shared/job-1"));
+        for wanted in [
+            "--job-name=job-1",
+            "--comment=a name",
+            "--nodes=2",
+            "--ntasks=4",
+            "--cpus-per-task=2",
+            "--mem=200M",
+            "--gres=gpu:a100:4",
+            "--time=3",
+            "--partition=low",
+            "--export=PATH,HOME,LANG,SLURM_CONF,FALAJ_FOLDER,TOKEN",
+        ] {
+            assert!(words.iter().any(|word| word == wanted), "{wanted} is not in {words:?}");
+        }
+        let all = words.join(" ")
+            + &launch_file(&launch, &shape, Path::new("/shared/job-1"))
+            + &rank_file(&launch, 0);
+        assert!(!all.contains("hidden"));
+        assert!(all.contains("command=('echo' 'a b')"));
+        assert!(all.contains("export RANK='it'\\''s'") && !all.contains("weaker"));
+    }
+}

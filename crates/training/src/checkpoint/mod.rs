@@ -1,0 +1,19 @@
+//! Checkpoints as a protocol: what a job saved, and what of that can be gone on from.
+//!
+//! A rank reports `(step, path, digests of files)` over HTTP, or finishes a file `rank-<n>.json` that
+//! says the same in a folder below `CHECKPOINT_DIR`.
+//!
+//! Must hold:
+//! - A checkpoint counts when every rank of one start has it, and not before.
+//! - A start goes on from the last one that counts, and only if its files are what their digests say,
+//!   where they can be read from here.
+//! - What was begun by a start that is over, and does not count, is cleared away.
+
+mod folder;
+pub(crate) mod http;
+mod report;
+mod resume;
+pub(crate) mod store;
+
+pub use report::{Report, Reported, Saved};
+pub use store::Checkpoint;

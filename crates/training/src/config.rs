@@ -1,0 +1,330 @@
+//! What can be set about training.
+
+use std::path::PathBuf;
+
+use falaj_base::{ByteSize, Error, HumanDuration, Name, Result, code};
+use falaj_scheduler::model::MAX_GPUS;
+use falaj_scheduler::order::{NAMES, by_name};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::name::GpuTypeName;
+
+/// Jobs: where they run, in which order, and how much of everything there may be.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainingConfig {
+    /// In which order jobs run; `falaj simulate` compares the policies. One of fifo, fifo-backfill,
+    /// las, drf, tiresias, tiresias-calm, falaj. (srtf and themis know durations, and are for
+    /// simulations.)
+    pub policy: String,
+    /// How often running jobs may be displaced by the order.
+    pub round: HumanDuration,
+    /// The pool of jobs that name none.
+    pub default_pool: Name,
+    /// Where jobs reach this server; the address it listens on if absent.
+    pub server_url: Option<String>,
+    /// The machine that the server runs on.
+    pub local: LocalConfig,
+    /// Further pools.
+    pub pool: Vec<PoolConfig>,
+    /// Secrets that jobs may name.
+    pub secret: Vec<SecretConfig>,
+    /// Tasks of one job at most.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_array: u32,
+    /// Tasks of a project that have not ended at most.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub max_unfinished: u64,
+    /// Queues of a tenant at most.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_queues: usize,
+    /// How long a job has between being told to end and being killed.
+    pub grace: HumanDuration,
+    /// How long a job may take to save its work before it is stopped for another.
+    pub checkpoint_grace: HumanDuration,
+    /// How long the ranks of a job outlive the first that fails.
+    pub gang_grace: HumanDuration,
+    /// A rank that reported steps and has reported none for this long, and for five times the usual,
+    /// hangs: its job starts again from its checkpoint.
+    pub hang_after: HumanDuration,
+    /// How often a task whose node or process vanished is started again.
+    #[schemars(range(max = 1000))]
+    pub max_losses: u32,
+    /// How long the token of a job works that has no time limit.
+    pub token_life: HumanDuration,
+    /// The most of a rank's output that is kept.
+    pub max_log: ByteSize,
+    /// How long decisions are kept, for `falaj job why`.
+    pub keep_decisions: HumanDuration,
+    /// Prices by the hour, where a node has none of its own.
+    pub prices: PriceBook,
+}
+
+impl Default for TrainingConfig {
+    fn default() -> Self {
+        Self {
+            policy: "falaj".to_owned(),
+            round: HumanDuration::from_mins(5),
+            default_pool: local_name(),
+            server_url: None,
+            local: LocalConfig::default(),
+            pool: Vec::new(),
+            secret: Vec::new(),
+            max_array: 100_000,
+            max_unfinished: 1_000_000,
+            max_queues: 1000,
+            grace: HumanDuration::from_secs(30),
+            checkpoint_grace: HumanDuration::from_mins(2),
+            gang_grace: HumanDuration::from_secs(5),
+            hang_after: HumanDuration::from_mins(2),
+            max_losses: 3,
+            token_life: HumanDuration::from_days(30),
+            max_log: ByteSize::gib(1),
+            keep_decisions: HumanDuration::from_days(30),
+            prices: PriceBook::default(),
+        }
+    }
+}
+
+/// The name of the pool that this machine is.
+pub const LOCAL: &str = "local";
+
+#[allow(clippy::expect_used, reason = "a constant that is a name")]
+fn local_name() -> Name {
+    Name::new(LOCAL).expect("a constant that is a name")
+}
+
+/// The server's own machine as a pool. Jobs there are commands of the server's own user: only
+/// platform admins and those who are trusted with that may run some.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LocalConfig {
+    pub enabled: bool,
+    /// Tenants whose contributors may run commands as the server's own user, beside platform admins.
+    pub tenants: Vec<Name>,
+    /// Cores that jobs may have; all if absent.
+    pub cpu: Option<f64>,
+    /// Memory that jobs may have; three quarters if absent.
+    pub memory: Option<ByteSize>,
+    /// GPUs that jobs may have; those that are found if absent.
+    #[schemars(range(max = 16))]
+    pub gpus: Option<u8>,
+    /// What type they are of; what the driver says if absent.
+    pub gpu_type: Option<GpuTypeName>,
+    /// Whether they may be cut into MIG slices.
+    pub mig: bool,
+    /// Into how many nodes of equal size the machine is divided.
+    #[schemars(range(min = 1, max = 64))]
+    pub nodes: u8,
+}
+
+impl Default for LocalConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            tenants: Vec::new(),
+            cpu: None,
+            memory: None,
+            gpus: None,
+            gpu_type: None,
+            mig: false,
+            nodes: 1,
+        }
+    }
+}
+
+/// What runs the jobs of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PoolKind {
+    #[default]
+    Local,
+    Slurm,
+    Ray,
+}
+
+impl PoolKind {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Slurm => "slurm",
+            Self::Ray => "ray",
+        }
+    }
+}
+
+/// A pool: nodes that one executor reaches.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolConfig {
+    pub name: Name,
+    #[serde(default)]
+    pub kind: PoolKind,
+    /// A folder that this server and all nodes see under the same path; one below the data folder if
+    /// absent.
+    #[serde(default)]
+    pub folder: Option<PathBuf>,
+    /// Ray's dashboard, such as `http://ray-head:8265`.
+    #[serde(default)]
+    pub url: Option<String>,
+    /// A file with the token that Ray asks for.
+    #[serde(default)]
+    pub token_file: Option<PathBuf>,
+    /// The Python on Ray's nodes that has Ray; `python` if absent.
+    #[serde(default)]
+    pub python: Option<String>,
+    /// Slurm's configuration, unless it lies where Slurm looks for it.
+    #[serde(default)]
+    pub conf: Option<PathBuf>,
+    /// The folder of Slurm's programs, unless they are found by `PATH`.
+    #[serde(default)]
+    pub programs: Option<PathBuf>,
+    #[serde(default)]
+    pub partition: Option<String>,
+    #[serde(default)]
+    pub account: Option<String>,
+    #[serde(default)]
+    pub qos: Option<String>,
+    /// Tenants whose contributors may use it; all if absent.
+    #[serde(default)]
+    pub tenants: Option<Vec<Name>>,
+    #[serde(default)]
+    pub node: Vec<NodeConfig>,
+}
+
+/// Nodes of a pool that are alike.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeConfig {
+    /// Its name; with `count`, what comes before the number.
+    pub name: String,
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub count: u32,
+    pub cpu: f64,
+    pub memory: ByteSize,
+    #[serde(default)]
+    #[schemars(range(max = 16))]
+    pub gpus: u8,
+    #[serde(default)]
+    pub gpu_type: Option<GpuTypeName>,
+    #[serde(default)]
+    pub mig: bool,
+    /// The residency zone; that of the platform if absent.
+    #[serde(default)]
+    pub zone: Option<Name>,
+    #[serde(default)]
+    pub rack: Option<String>,
+    /// What is joined more closely than a rack, such as by `NVLink`.
+    #[serde(default)]
+    pub block: Option<String>,
+    /// May be taken away at any time.
+    #[serde(default)]
+    pub spot: bool,
+    /// Of a GPU for an hour, or of a core where it has none.
+    #[serde(default)]
+    pub price: Option<f64>,
+    /// Where its ranks reach each other; its name if absent.
+    #[serde(default)]
+    pub address: Option<String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// A secret that jobs may have in their environment, read from a file when they start.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SecretConfig {
+    pub name: String,
+    pub file: String,
+    /// Projects that may use it, as `tenant/project`, or `tenant` for all of a tenant.
+    pub projects: Vec<String>,
+}
+
+/// Prices by the hour. The currency is the operator's.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PriceBook {
+    pub core: f64,
+    pub gpu: f64,
+    /// What spot costs of that.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub spot: f64,
+}
+
+impl Default for PriceBook {
+    fn default() -> Self {
+        Self { core: 0.0, gpu: 0.0, spot: 0.4 }
+    }
+}
+
+impl TrainingConfig {
+    /// Refuses what a schema cannot tell.
+    pub fn check(&self) -> Result<()> {
+        let bad = |field: String, text: String| {
+            Err(Error::new(&code::INVALID_CONFIG, format!("`{field}` {text}")).at(field))
+        };
+        if by_name(&self.policy).is_none() {
+            let text = format!("is `{}`; allowed: {}", self.policy, NAMES.join(", "));
+            return bad("training.policy".to_owned(), text);
+        }
+        let mut names: Vec<&str> = if self.local.enabled { vec![LOCAL] } else { Vec::new() };
+        for (place, pool) in self.pool.iter().enumerate() {
+            let field = |rest: &str| format!("training.pool[{place}].{rest}");
+            if names.contains(&pool.name.as_str()) {
+                return bad(field("name"), format!("is `{}`, as another pool is", pool.name));
+            }
+            names.push(pool.name.as_str());
+            if pool.node.is_empty() {
+                return bad(field("node"), "is empty; a pool has nodes".to_owned());
+            }
+            if pool.kind == PoolKind::Ray && pool.url.is_none() {
+                return bad(field("url"), "is absent; ray needs it".to_owned());
+            }
+            for node in &pool.node {
+                let fits = node.cpu.is_finite() && (0.001..=4096.0).contains(&node.cpu);
+                if !fits || node.gpus > MAX_GPUS {
+                    let text = format!("has `{}`, of no possible size", node.name);
+                    return bad(field("node"), text);
+                }
+                if node.price.is_some_and(|price| !(price.is_finite() && price >= 0.0)) {
+                    return bad(field("node"), format!("has `{}` with no price", node.name));
+                }
+            }
+        }
+        let prices = [self.prices.core, self.prices.gpu, self.prices.spot];
+        if prices.iter().any(|price| !(price.is_finite() && *price >= 0.0)) {
+            return bad("training.prices".to_owned(), "has a price below 0".to_owned());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        TrainingConfig::default().check().unwrap();
+        let field = |change: fn(&mut TrainingConfig)| {
+            let mut config = TrainingConfig::default();
+            change(&mut config);
+            config.check().unwrap_err().field().unwrap_or_default().to_owned()
+        };
+        assert_eq!(field(|config| config.policy = "best".to_owned()), "training.policy");
+        assert_eq!(field(|config| config.prices.gpu = -1.0), "training.prices");
+        let text = r#"{"name": "local", "node": [{"name": "a", "cpu": 1.0, "memory": "1GiB"}]}"#;
+        let twice: PoolConfig = serde_json::from_str(text).unwrap();
+        let config = TrainingConfig { pool: vec![twice], ..TrainingConfig::default() };
+        assert_eq!(config.check().unwrap_err().field(), Some("training.pool[0].name"));
+        let empty: PoolConfig =
+            serde_json::from_str(r#"{"name": "hpc", "kind": "slurm"}"#).unwrap();
+        let config = TrainingConfig { pool: vec![empty], ..TrainingConfig::default() };
+        assert_eq!(config.check().unwrap_err().field(), Some("training.pool[0].node"));
+    }
+}

@@ -1,0 +1,542 @@
+//! Jobs, tasks, starts and decisions in the database.
+
+use falaj_base::{Error, Name, ProjectId, Result, TenantId, Timestamp};
+use falaj_store::db::{Row, Tx, params};
+
+use super::attempt::{Attempt, Decided};
+use super::job::{Job, Owner};
+use super::state::{State, Tally};
+use crate::cost::Rates;
+use crate::name::{JobId, QueueName, StartId, TaskId};
+
+/// `live` is 1 until a job is over. A task has a row once it has started. `open` of a start is 2 until
+/// it has ended, 1 until what follows from that is done (its output is kept, its token ended), then 0.
+pub(crate) const SCHEMA: &str = "
+    CREATE TABLE training_job (
+        id TEXT PRIMARY KEY, tenant TEXT NOT NULL, project TEXT NOT NULL REFERENCES project (id),
+        name TEXT NOT NULL, queue TEXT NOT NULL, pool TEXT NOT NULL, definition TEXT NOT NULL,
+        zones TEXT NOT NULL, state TEXT NOT NULL, live INTEGER NOT NULL, tasks INTEGER NOT NULL,
+        succeeded INTEGER NOT NULL, failed INTEGER NOT NULL, cancelled INTEGER NOT NULL,
+        lost INTEGER NOT NULL, run TEXT, experiment TEXT, reason TEXT, principal TEXT NOT NULL,
+        home TEXT, is_system INTEGER NOT NULL, created_at INTEGER NOT NULL,
+        created_by TEXT NOT NULL, started_at INTEGER, ended_at INTEGER, cancel_at INTEGER);
+    CREATE INDEX training_job_listed ON training_job (project, id);
+    CREATE INDEX training_job_live ON training_job (live, project, tasks);
+    CREATE INDEX training_job_queue ON training_job (tenant, queue, live);
+    CREATE TABLE training_task (
+        job TEXT NOT NULL REFERENCES training_job (id), task INTEGER NOT NULL, state TEXT NOT NULL,
+        attempts INTEGER NOT NULL, failures INTEGER NOT NULL, losses INTEGER NOT NULL,
+        ran_ms INTEGER NOT NULL, run TEXT, reason TEXT, changed_at INTEGER NOT NULL,
+        PRIMARY KEY (job, task)) CLUSTERED;
+    CREATE TABLE training_attempt (
+        job TEXT NOT NULL REFERENCES training_job (id), task INTEGER NOT NULL,
+        attempt INTEGER NOT NULL, open INTEGER NOT NULL, state TEXT NOT NULL, pool TEXT NOT NULL,
+        placement TEXT NOT NULL, world INTEGER NOT NULL, cpu INTEGER NOT NULL,
+        memory INTEGER NOT NULL, gpu INTEGER NOT NULL, price INTEGER NOT NULL,
+        isolation TEXT, resumed INTEGER,
+        purpose TEXT, ending TEXT, exit_code INTEGER, token TEXT, started_at INTEGER NOT NULL,
+        ended_at INTEGER, cpu_seconds REAL, peak_memory INTEGER, logs TEXT, stacks TEXT,
+        PRIMARY KEY (job, task, attempt));
+    CREATE INDEX training_attempt_open ON training_attempt (open);
+    CREATE TABLE training_decision (
+        job TEXT NOT NULL, id TEXT NOT NULL, task INTEGER NOT NULL, at INTEGER NOT NULL,
+        kind TEXT NOT NULL, detail TEXT NOT NULL, PRIMARY KEY (job, id)) CLUSTERED;
+    CREATE INDEX training_decision_at ON training_decision (at);";
+
+const COLUMNS: &str = "id, tenant, project, name, queue, pool, definition, zones, state, tasks,
+    succeeded, failed, cancelled, lost, run, experiment, reason, principal, home, is_system,
+    created_at, created_by, started_at, ended_at, cancel_at";
+
+pub(crate) fn insert(tx: &mut Tx<'_>, job: &Job) -> Result<()> {
+    let definition = serde_json::to_string(&job.definition).map_err(Error::internal)?;
+    let zones = serde_json::to_string(&job.zones).map_err(Error::internal)?;
+    let queue = job.definition.queue.as_ref().map_or("", |name| name.as_str());
+    tx.put(
+        "INSERT INTO training_job (id, tenant, project, name, queue, pool, definition, zones,
+             state, live, tasks, succeeded, failed, cancelled, lost, run, experiment, principal,
+             home, is_system, created_at, created_by)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 1, $10, 0, 0, 0, 0, $11, $12, $13, $14, $15,
+             $16, $17)",
+        &params![
+            job.id,
+            job.tenant,
+            job.project,
+            &job.name,
+            queue,
+            &job.pool,
+            definition,
+            zones,
+            job.state,
+            job.tasks.count,
+            job.run_id.as_ref(),
+            job.experiment_id.as_ref(),
+            job.owner.id,
+            job.owner.home,
+            job.owner.is_system,
+            job.created_at,
+            &job.created_by
+        ],
+    )
+}
+
+pub(crate) fn find(tx: &mut Tx<'_>, project: ProjectId, id: JobId) -> Result<Option<Job>> {
+    let sql = format!("SELECT {COLUMNS} FROM training_job WHERE id = $1 AND project = $2");
+    tx.query_opt(&sql, &params![id, project])?.as_ref().map(read).transpose()
+}
+
+pub(crate) fn by_id(tx: &mut Tx<'_>, id: JobId) -> Result<Option<Job>> {
+    let sql = format!("SELECT {COLUMNS} FROM training_job WHERE id = $1");
+    tx.query_opt(&sql, &params![id])?.as_ref().map(read).transpose()
+}
+
+/// The jobs of a project, the newest first, from before `before` on.
+pub(crate) fn list(
+    tx: &mut Tx<'_>,
+    project: ProjectId,
+    before: &str,
+    state: Option<State>,
+    limit: usize,
+) -> Result<Vec<Job>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM training_job
+         WHERE project = $1 AND ($2 = '' OR id < $2) AND ($3 = '' OR state = $3)
+         ORDER BY id DESC LIMIT $4"
+    );
+    let state = state.map_or("", State::as_str);
+    tx.query(&sql, &params![project, before, state, limit])?.iter().map(read).collect()
+}
+
+/// Jobs that are not over, by id, after one.
+pub(crate) fn live(tx: &mut Tx<'_>, after: &str, limit: usize) -> Result<Vec<Job>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM training_job WHERE live = 1 AND id > $1 ORDER BY id LIMIT $2"
+    );
+    tx.query(&sql, &params![after, limit])?.iter().map(read).collect()
+}
+
+/// Tasks of a project that may still run.
+pub(crate) fn unfinished(tx: &mut Tx<'_>, project: ProjectId) -> Result<u64> {
+    let sql = "SELECT CAST(COALESCE(SUM(tasks), 0) AS BIGINT) AS n FROM training_job
+               WHERE live = 1 AND project = $1";
+    tx.query_one(sql, &params![project])?.get("n")
+}
+
+pub(crate) fn unfinished_in(tx: &mut Tx<'_>, tenant: TenantId, queue: &QueueName) -> Result<u64> {
+    let sql = "SELECT COUNT(*) AS n FROM training_job
+               WHERE tenant = $1 AND queue = $2 AND live = 1";
+    tx.query_one(sql, &params![tenant, queue.as_str()])?.get("n")
+}
+
+pub(crate) fn ask_to_cancel(tx: &mut Tx<'_>, id: JobId) -> Result<bool> {
+    let now = tx.now();
+    let changed = tx.execute(
+        "UPDATE training_job SET cancel_at = $2 WHERE id = $1 AND live = 1 AND cancel_at IS NULL",
+        &params![id, now],
+    )?;
+    Ok(changed == 1)
+}
+
+/// Writes how far a job has come.
+pub(crate) fn progress(
+    tx: &mut Tx<'_>,
+    id: JobId,
+    (state, tally): (State, &Tally),
+    reason: Option<&str>,
+) -> Result<()> {
+    let now = tx.now();
+    let over = state.is_over();
+    tx.execute(
+        "UPDATE training_job SET state = $2, live = $3, succeeded = $4, failed = $5,
+             cancelled = $6, lost = $7, reason = $8, started_at = COALESCE(started_at, $9),
+             ended_at = $10
+         WHERE id = $1 AND live = 1",
+        &params![
+            id,
+            state,
+            !over,
+            tally.succeeded,
+            tally.failed,
+            tally.cancelled,
+            tally.lost,
+            reason,
+            state.is_placed().then_some(now),
+            over.then_some(now)
+        ],
+    )
+    .map(drop)
+}
+
+fn read(row: &Row) -> Result<Job> {
+    let definition: String = row.get("definition")?;
+    let zones: String = row.get("zones")?;
+    Ok(Job {
+        id: row.get("id")?,
+        name: row.get("name")?,
+        state: row.get("state")?,
+        reason: row.get("reason")?,
+        pool: row.get("pool")?,
+        zones: serde_json::from_str(&zones).map_err(Error::internal)?,
+        tasks: Tally {
+            count: row.get("tasks")?,
+            succeeded: row.get("succeeded")?,
+            failed: row.get("failed")?,
+            cancelled: row.get("cancelled")?,
+            lost: row.get("lost")?,
+        },
+        run_id: row.get("run")?,
+        experiment_id: row.get("experiment")?,
+        created_at: row.get("created_at")?,
+        created_by: row.get("created_by")?,
+        started_at: row.get("started_at")?,
+        ended_at: row.get("ended_at")?,
+        cancel_requested_at: row.get("cancel_at")?,
+        definition: serde_json::from_str(&definition).map_err(Error::internal)?,
+        tenant: row.get("tenant")?,
+        project: row.get("project")?,
+        owner: Owner {
+            id: row.get("principal")?,
+            home: row.get("home")?,
+            is_system: row.get("is_system")?,
+        },
+    })
+}
+
+/// What is kept of a task that has started.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TaskRow {
+    pub(crate) attempts: u32,
+    pub(crate) failures: u32,
+    pub(crate) losses: u32,
+    pub(crate) ran_ms: u64,
+    pub(crate) run: Option<String>,
+    pub(crate) reason: Option<String>,
+}
+
+pub(crate) fn put_task(tx: &mut Tx<'_>, id: TaskId, state: State, task: &TaskRow) -> Result<()> {
+    let now = tx.now();
+    tx.execute(
+        "INSERT INTO training_task (job, task, state, attempts, failures, losses, ran_ms, run,
+             reason, changed_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+         ON CONFLICT (job, task) DO UPDATE SET state = excluded.state,
+             attempts = excluded.attempts, failures = excluded.failures, losses = excluded.losses,
+             ran_ms = excluded.ran_ms, run = COALESCE(excluded.run, training_task.run),
+             reason = excluded.reason,
+             changed_at = excluded.changed_at",
+        &params![
+            id.job,
+            id.task,
+            state,
+            task.attempts,
+            task.failures,
+            task.losses,
+            task.ran_ms,
+            task.run.as_ref(),
+            task.reason.as_ref(),
+            now
+        ],
+    )
+    .map(drop)
+}
+
+/// The tasks of a job that have started.
+pub(crate) fn tasks(tx: &mut Tx<'_>, job: JobId) -> Result<Vec<(u32, State, TaskRow)>> {
+    let sql = "SELECT task, state, attempts, failures, losses, ran_ms, run, reason
+               FROM training_task WHERE job = $1 ORDER BY task";
+    let mut found = Vec::new();
+    tx.scan(sql, &params![job], |row| {
+        found.push((row.get("task")?, row.get("state")?, read_task(&row)?));
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// One task, if it has started.
+pub(crate) fn task(tx: &mut Tx<'_>, id: TaskId) -> Result<Option<(State, TaskRow)>> {
+    let sql = "SELECT task, state, attempts, failures, losses, ran_ms, run, reason
+               FROM training_task WHERE job = $1 AND task = $2";
+    let row = tx.query_opt(sql, &params![id.job, id.task])?;
+    row.map(|row| Ok((row.get("state")?, read_task(&row)?))).transpose()
+}
+
+fn read_task(row: &Row) -> Result<TaskRow> {
+    Ok(TaskRow {
+        attempts: row.get("attempts")?,
+        failures: row.get("failures")?,
+        losses: row.get("losses")?,
+        ran_ms: row.get("ran_ms")?,
+        run: row.get("run")?,
+        reason: row.get("reason")?,
+    })
+}
+
+/// Notes the run of a task of an array.
+pub(crate) fn task_has_run(tx: &mut Tx<'_>, id: TaskId, run: &str) -> Result<()> {
+    tx.execute(
+        "UPDATE training_task SET run = $3 WHERE job = $1 AND task = $2",
+        &params![id.job, id.task, run],
+    )
+    .map(drop)
+}
+
+/// A start as it is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct StartRow {
+    pub(crate) id: StartId,
+    pub(crate) open: i64,
+    /// What it is to become once it has ended: see `live::flight::Purpose`.
+    pub(crate) purpose: Option<String>,
+    pub(crate) token: Option<String>,
+    pub(crate) shown: Attempt,
+    /// The blobs of its ranks' output, once they are kept.
+    pub(crate) logs: Option<String>,
+}
+
+const START: &str =
+    "job, task, attempt, open, state, pool, placement, world, price, isolation, resumed,
+    purpose, ending, exit_code, token, started_at, ended_at, cpu_seconds, peak_memory, logs,
+    stacks";
+
+pub(crate) fn insert_start(
+    tx: &mut Tx<'_>,
+    id: StartId,
+    new: &Attempt,
+    rates: &Rates,
+) -> Result<()> {
+    let placement = serde_json::to_string(&new.nodes).map_err(Error::internal)?;
+    tx.execute(
+        "INSERT INTO training_attempt (job, task, attempt, open, state, pool, placement, world,
+             cpu, memory, gpu, price, started_at)
+         VALUES ($1, $2, $3, 2, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+        &params![
+            id.task.job,
+            id.task.task,
+            id.attempt,
+            new.state,
+            &new.pool,
+            placement,
+            new.world_size,
+            rates.cpu_millis,
+            rates.memory_mib,
+            rates.gpu_parts,
+            rates.price,
+            new.started_at
+        ],
+    )
+    .map(drop)
+}
+
+/// Writes how far a start that has not ended has come.
+pub(crate) fn start_is(
+    tx: &mut Tx<'_>,
+    id: StartId,
+    state: State,
+    isolation: Option<&str>,
+    purpose: Option<&str>,
+) -> Result<()> {
+    tx.execute(
+        "UPDATE training_attempt SET state = $4, isolation = COALESCE($5, isolation), purpose = $6
+         WHERE job = $1 AND task = $2 AND attempt = $3 AND open = 2",
+        &params![id.task.job, id.task.task, id.attempt, state, isolation, purpose],
+    )
+    .map(drop)
+}
+
+/// Notes another token of a start: each launch that is tried has one.
+pub(crate) fn add_token(tx: &mut Tx<'_>, id: StartId, token: &str) -> Result<()> {
+    tx.execute(
+        "UPDATE training_attempt SET token = CASE WHEN token IS NULL THEN $4
+             ELSE token || ',' || $4 END
+         WHERE job = $1 AND task = $2 AND attempt = $3",
+        &params![id.task.job, id.task.task, id.attempt, token],
+    )
+    .map(drop)
+}
+
+/// Notes the step of the checkpoint that a start goes on from.
+pub(crate) fn resumed(tx: &mut Tx<'_>, id: StartId, step: i64) -> Result<()> {
+    tx.execute(
+        "UPDATE training_attempt SET resumed = $4 WHERE job = $1 AND task = $2 AND attempt = $3",
+        &params![id.task.job, id.task.task, id.attempt, step],
+    )
+    .map(drop)
+}
+
+/// How a start ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) state: State,
+    pub(crate) ending: String,
+    pub(crate) exit_code: Option<i64>,
+    pub(crate) isolation: Option<String>,
+    pub(crate) cpu_seconds: Option<f64>,
+    pub(crate) peak_memory: Option<u64>,
+    pub(crate) stacks: Option<String>,
+}
+
+/// Ends a start. False if it had ended before.
+pub(crate) fn end_start(tx: &mut Tx<'_>, id: StartId, at: Timestamp, end: &Ended) -> Result<bool> {
+    let changed = tx.execute(
+        "UPDATE training_attempt SET open = 1, state = $4, ending = $5, exit_code = $6,
+             isolation = COALESCE($7, isolation), cpu_seconds = $8, peak_memory = $9,
+             stacks = $10, ended_at = $11
+         WHERE job = $1 AND task = $2 AND attempt = $3 AND open = 2",
+        &params![
+            id.task.job,
+            id.task.task,
+            id.attempt,
+            end.state,
+            &end.ending,
+            end.exit_code,
+            end.isolation.as_ref(),
+            end.cpu_seconds,
+            end.peak_memory,
+            end.stacks.as_ref(),
+            at
+        ],
+    )?;
+    Ok(changed == 1)
+}
+
+/// What followed from the end of a start is done.
+pub(crate) fn close_start(tx: &mut Tx<'_>, id: StartId, logs: &str) -> Result<bool> {
+    let changed = tx.execute(
+        "UPDATE training_attempt SET open = 0, logs = $4
+         WHERE job = $1 AND task = $2 AND attempt = $3 AND open = 1",
+        &params![id.task.job, id.task.task, id.attempt, logs],
+    )?;
+    Ok(changed == 1)
+}
+
+/// All starts that have not ended, or whose end has not been seen to.
+pub(crate) fn open_starts(tx: &mut Tx<'_>) -> Result<Vec<StartRow>> {
+    let sql = format!("SELECT {START} FROM training_attempt WHERE open > 0");
+    let now = tx.now();
+    tx.query(&sql, &[])?.iter().map(|row| read_start(row, now)).collect()
+}
+
+/// The starts of a job, the oldest first; of one task if it is named.
+pub(crate) fn starts(
+    tx: &mut Tx<'_>,
+    job: JobId,
+    task: Option<u32>,
+    after: (u32, u32),
+    limit: usize,
+) -> Result<Vec<StartRow>> {
+    let sql = format!(
+        "SELECT {START} FROM training_attempt
+         WHERE job = $1 AND (CAST($2 AS BIGINT) < 0 OR task = $2) AND (task > $3 OR (task = $3 AND attempt > $4))
+         ORDER BY task, attempt LIMIT $5"
+    );
+    let task = task.map_or(-1, i64::from);
+    let rows = tx.query(&sql, &params![job, task, after.0, after.1, limit])?;
+    let now = tx.now();
+    rows.iter().map(|row| read_start(row, now)).collect()
+}
+
+/// One start; the last of its task if no number is given.
+pub(crate) fn find_start(
+    tx: &mut Tx<'_>,
+    task: TaskId,
+    attempt: Option<u32>,
+) -> Result<Option<StartRow>> {
+    let sql = format!(
+        "SELECT {START} FROM training_attempt
+         WHERE job = $1 AND task = $2 AND (CAST($3 AS BIGINT) < 0 OR attempt = $3)
+         ORDER BY attempt DESC LIMIT 1"
+    );
+    let attempt = attempt.map_or(-1, i64::from);
+    let row = tx.query_opt(&sql, &params![task.job, task.task, attempt])?;
+    let now = tx.now();
+    row.as_ref().map(|row| read_start(row, now)).transpose()
+}
+
+fn read_start(row: &Row, now: Timestamp) -> Result<StartRow> {
+    let placement: String = row.get("placement")?;
+    let (started_at, ended_at): (Timestamp, Option<Timestamp>) =
+        (row.get("started_at")?, row.get("ended_at")?);
+    let task = TaskId { job: row.get("job")?, task: row.get("task")? };
+    let id = StartId { task, attempt: row.get("attempt")? };
+    Ok(StartRow {
+        id,
+        open: row.get("open")?,
+        purpose: row.get("purpose")?,
+        token: row.get("token")?,
+        logs: row.get("logs")?,
+        shown: Attempt {
+            task: task.task,
+            attempt: id.attempt,
+            state: row.get("state")?,
+            pool: row.get::<Name>("pool")?,
+            nodes: serde_json::from_str(&placement).map_err(Error::internal)?,
+            world_size: row.get("world")?,
+            isolation: row.get("isolation")?,
+            resumed_from: row.get("resumed")?,
+            end: row.get("ending")?,
+            exit_code: row.get("exit_code")?,
+            started_at,
+            ended_at,
+            cpu_seconds: row.get("cpu_seconds")?,
+            peak_memory_bytes: row.get("peak_memory")?,
+            cost: crate::cost::money(row.get("price")?, started_at, ended_at.unwrap_or(now)),
+            stacks: row.get("stacks")?,
+        },
+    })
+}
+
+pub(crate) fn note_decision(
+    tx: &mut Tx<'_>,
+    id: TaskId,
+    kind: &str,
+    detail: &serde_json::Value,
+) -> Result<()> {
+    let now = tx.now();
+    tx.put(
+        "INSERT INTO training_decision (job, id, task, at, kind, detail)
+         VALUES ($1, $2, $3, $4, $5, $6)",
+        &params![
+            id.job,
+            uuid::Uuid::now_v7().simple().to_string(),
+            id.task,
+            now,
+            kind,
+            detail.to_string()
+        ],
+    )
+}
+
+/// What was decided about a job, the oldest first; of one task if it is named.
+pub(crate) fn decisions(
+    tx: &mut Tx<'_>,
+    job: JobId,
+    task: Option<u32>,
+    limit: usize,
+) -> Result<Vec<Decided>> {
+    let sql = "SELECT task, at, kind, detail FROM training_decision
+               WHERE job = $1 AND (CAST($2 AS BIGINT) < 0 OR task = $2) ORDER BY id DESC LIMIT $3";
+    let task = task.map_or(-1, i64::from);
+    let rows = tx.query(sql, &params![job, task, limit])?;
+    let mut found = rows
+        .iter()
+        .map(|row| {
+            let detail: String = row.get("detail")?;
+            Ok(Decided {
+                task: row.get("task")?,
+                at: row.get("at")?,
+                kind: row.get("kind")?,
+                detail: serde_json::from_str(&detail).map_err(Error::internal)?,
+            })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    found.reverse();
+    Ok(found)
+}
+
+/// Forgets decisions of before a time; tells how many.
+pub(crate) fn trim_decisions(tx: &mut Tx<'_>, before: Timestamp, limit: usize) -> Result<u64> {
+    tx.execute(
+        "DELETE FROM training_decision WHERE (job, id) IN (
+             SELECT job, id FROM training_decision WHERE at < $1 ORDER BY at LIMIT $2)",
+        &params![before, limit],
+    )
+}

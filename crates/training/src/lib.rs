@@ -1,0 +1,239 @@
+//! Training: jobs that are submitted, scheduled, run somewhere, watched and metered.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`job`] | definitions, states, starts, decisions |
+//! | [`queue`] | quotas: tenant → team → queue |
+//! | [`pool`] | nodes, and the executors that reach them |
+//! | `live` | the scheduler at work: what it is told, what it decides, what comes of it |
+//! | `launch` | what each rank is told |
+//! | [`checkpoint`] | what a job saved, and what it goes on from |
+//! | [`log`] | output, followed and kept |
+//! | [`cost`] | what was used and what it cost |
+//! | `tracked` | jobs as runs |
+//! | `judge` | whether a job could ever run |
+//!
+//! Must hold:
+//! - A job belongs to a project and is authorised there; it runs in zones that residency rules allow
+//!   for its project, checked when it is submitted and whenever it starts.
+//! - What was submitted ends exactly once, whatever is killed on the way.
+//!
+//! Not here: who goes first (`scheduler`), processes (`executors`), runs (`tracking`).
+
+mod actions;
+pub mod checkpoint;
+pub mod config;
+pub mod cost;
+pub mod job;
+mod judge;
+mod launch;
+mod live;
+pub mod log;
+pub mod name;
+pub mod pool;
+pub mod queue;
+mod secret;
+mod tracked;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use falaj_base::{Error, Name, ProjectId, Result, Timestamp};
+use falaj_governance::identity::Authenticator;
+use falaj_governance::tenancy::Tenancy;
+use falaj_mlflow::Places;
+use falaj_store::db::{Db, Migration};
+use falaj_store::objects::Objects;
+use falaj_tracking::Tracking;
+use falaj_web::Module;
+
+pub use actions::{
+    ACTIONS, COST_READ, JOB_CANCEL, JOB_READ, JOB_REPORT, JOB_RUN, JOB_SUBMIT, POOL_READ, POOL_USE,
+    QUEUE_READ, QUEUE_WRITE, TENANT_QUOTA_WRITE,
+};
+pub use config::TrainingConfig;
+use judge::Judge;
+use live::Live;
+pub use live::{Start, Why};
+use pool::Pools;
+
+pub static MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "jobs", sql: job::store::SCHEMA },
+    Migration { version: 2, name: "queues", sql: queue::store::SCHEMA },
+    Migration { version: 3, name: "inbox", sql: live::inbox::SCHEMA },
+    Migration { version: 4, name: "checkpoints", sql: checkpoint::store::SCHEMA },
+];
+
+/// What the domain stands on.
+#[derive(Clone, Debug)]
+pub struct Floor {
+    pub db: Db,
+    pub objects: Objects,
+    pub tracking: Tracking,
+    pub tenancy: Tenancy,
+    pub places: Places,
+    /// Who gives jobs their tokens; without, they have none.
+    pub authenticator: Option<Arc<Authenticator>>,
+}
+
+/// How jobs reach this server.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    /// Without a slash at its end.
+    pub url: String,
+    /// The certificate that clients must trust, if the server made its own.
+    pub certificate: Option<PathBuf>,
+}
+
+/// Tasks of projects that have not ended, and when they were counted.
+type Counted = HashMap<ProjectId, (Timestamp, u64)>;
+
+/// The jobs of all projects. Cheap to clone.
+#[derive(Clone)]
+pub struct Training(Arc<Inner>);
+
+struct Inner {
+    config: TrainingConfig,
+    floor: Floor,
+    pools: Pools,
+    folder: PathBuf,
+    live: Live,
+    judge: Mutex<Option<Judge>>,
+    counted: Mutex<Counted>,
+    reach: OnceLock<Reach>,
+}
+
+impl fmt::Debug for Training {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Training").finish_non_exhaustive()
+    }
+}
+
+impl Training {
+    /// With the pools of the configuration. What executors keep goes below `data_dir`; `home` is the
+    /// zone of the platform itself.
+    pub fn open(
+        config: TrainingConfig,
+        floor: Floor,
+        home: &Name,
+        data_dir: &Path,
+    ) -> Result<Self> {
+        let pools = pool::from_config(&config, home, data_dir)?;
+        Ok(Self::new(config, floor, pools, data_dir))
+    }
+
+    #[must_use]
+    pub fn new(config: TrainingConfig, floor: Floor, pools: Pools, data_dir: &Path) -> Self {
+        Self(Arc::new(Inner {
+            config,
+            floor,
+            pools,
+            folder: data_dir.join("training"),
+            live: Live::default(),
+            judge: Mutex::new(None),
+            counted: Mutex::default(),
+            reach: OnceLock::new(),
+        }))
+    }
+
+    /// Says where jobs reach this server. What the configuration says is stronger; the first one that
+    /// is said stays.
+    pub fn reached_at(&self, reach: Reach) {
+        let url = self.config().server_url.clone().unwrap_or(reach.url);
+        let url = url.trim_end_matches('/').to_owned();
+        let _ = self.0.reach.set(Reach { url, ..reach });
+    }
+
+    #[must_use]
+    pub fn config(&self) -> &TrainingConfig {
+        &self.0.config
+    }
+
+    #[must_use]
+    pub fn db(&self) -> &Db {
+        &self.0.floor.db
+    }
+
+    pub(crate) fn objects(&self) -> &Objects {
+        &self.0.floor.objects
+    }
+
+    pub(crate) fn tracking(&self) -> &Tracking {
+        &self.0.floor.tracking
+    }
+
+    pub(crate) fn tenancy(&self) -> &Tenancy {
+        &self.0.floor.tenancy
+    }
+
+    pub(crate) fn places(&self) -> &Places {
+        &self.0.floor.places
+    }
+
+    pub(crate) fn authenticator(&self) -> Option<&Arc<Authenticator>> {
+        self.0.floor.authenticator.as_ref()
+    }
+
+    pub(crate) fn pool_list(&self) -> &Pools {
+        &self.0.pools
+    }
+
+    pub(crate) fn live(&self) -> &Live {
+        &self.0.live
+    }
+
+    pub(crate) fn judge(&self) -> &Mutex<Option<Judge>> {
+        &self.0.judge
+    }
+
+    pub(crate) fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.0.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn reach(&self) -> Option<&Reach> {
+        self.0.reach.get()
+    }
+
+    /// Where jobs save their work that name no folder for it.
+    pub(crate) fn own_checkpoints(&self) -> PathBuf {
+        self.0.folder.join("checkpoints")
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakTraining {
+        WeakTraining(Arc::downgrade(&self.0))
+    }
+}
+
+/// Does not keep the service alive.
+pub(crate) struct WeakTraining(Weak<Inner>);
+
+impl WeakTraining {
+    pub(crate) fn upgrade(&self) -> Option<Training> {
+        self.0.upgrade().map(Training)
+    }
+}
+
+/// The domain, ready to be composed.
+#[must_use]
+pub fn module(training: &Training, places: &Places) -> Module {
+    let service = Arc::new(training.clone());
+    Module::new("training")
+        .actions(ACTIONS)
+        .routes(job::http::routes(service.clone(), places.clone()))
+        .routes(log::http::routes(service.clone(), places.clone()))
+        .routes(checkpoint::http::routes(service.clone(), places.clone()))
+        .routes(queue::http::routes(service.clone(), places.clone()))
+        .routes(pool::http::routes(service.clone(), places.clone()))
+        .routes(cost::http::routes(service, places.clone()))
+        .worker(live::worker(training))
+        .worker(live::forgetter(training))
+}
+
+/// Runs work that may block where it may.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
+}

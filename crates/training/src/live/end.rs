@@ -1,0 +1,366 @@
+//! The end of a start, and what becomes of its task.
+
+use falaj_base::{Ctx, Resource, Result, Timestamp};
+use falaj_executors::{End, RankEnd};
+use falaj_governance::identity::Authenticator;
+use falaj_scheduler::{Event, JobId as Number};
+use falaj_store::db::Tx;
+use falaj_store::record::Change;
+use serde_json::json;
+
+use super::after::tokens_of;
+use super::flight::Purpose;
+use super::memory::{Due, Memory};
+use super::told;
+use crate::job::store::{self as jobs, Ended, TaskRow};
+use crate::job::{State, Tally, millis, resource};
+use crate::name::{JobId, StartId, TaskId};
+use crate::{JOB_RUN, Training};
+
+/// How a start ended, as its executor tells or as is concluded.
+#[derive(Clone, Debug)]
+pub(super) struct Landed {
+    pub(super) id: StartId,
+    pub(super) end: End,
+    pub(super) at: Timestamp,
+    pub(super) isolation: Option<String>,
+    pub(super) cpu_seconds: Option<f64>,
+    pub(super) peak_memory: Option<u64>,
+    /// In place of what the end says of itself.
+    pub(super) says: Option<String>,
+}
+
+/// What a task becomes when a start of it has ended so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Becomes {
+    Over(State),
+    /// Waits again; before all others if what happened was no fault of its own.
+    Waits {
+        state: State,
+        first: bool,
+    },
+}
+
+/// The rule, pure: `retries` and `losses` are how many are left.
+pub(super) fn becomes(end: &End, purpose: Option<Purpose>, retries: u32, losses: u32) -> Becomes {
+    let again = |left: u32, over: State, first: bool| {
+        if left > 0 { Becomes::Waits { state: State::Pending, first } } else { Becomes::Over(over) }
+    };
+    match (end, purpose) {
+        // It was done before it could be told anything.
+        (End::Succeeded, _) => Becomes::Over(State::Succeeded),
+        // Somebody stopped it at its engine; starting it again would be against their will.
+        (_, Some(Purpose::Cancel)) | (End::Stopped, None) => Becomes::Over(State::Cancelled),
+        (_, Some(Purpose::Budget | Purpose::Refuse)) | (End::TimedOut, None) => {
+            Becomes::Over(State::Failed)
+        }
+        (_, Some(Purpose::Preempt | Purpose::Move)) => {
+            Becomes::Waits { state: State::Preempted, first: false }
+        }
+        (_, Some(Purpose::Hang)) | (End::Lost, None) => again(losses, State::Lost, true),
+        (End::Preempted, None) => Becomes::Waits { state: State::Preempted, first: true },
+        (End::Failed { .. }, None) => again(retries, State::Failed, false),
+    }
+}
+
+/// An end in words, and the exit code if there is one.
+pub(super) fn words(end: &End, purpose: Option<Purpose>) -> (String, Option<i64>) {
+    let text = match end {
+        End::Succeeded => return ("it is done".to_owned(), Some(0)),
+        End::Failed { rank, how } => {
+            let (how, code) = match how {
+                RankEnd::Exit(code) => (format!("ended with {code}"), Some(i64::from(*code))),
+                RankEnd::Signal(signal) => {
+                    (format!("was ended by signal {signal}"), Some(128 + i64::from(*signal)))
+                }
+                RankEnd::OutOfMemory => ("used more memory than it had".to_owned(), Some(137)),
+                RankEnd::NotStarted => {
+                    ("could not be started; its output says why".to_owned(), None)
+                }
+            };
+            return (format!("rank {rank} {how}"), code);
+        }
+        End::Stopped => match purpose {
+            Some(Purpose::Cancel) => "it was cancelled",
+            Some(Purpose::Preempt) => "it left its nodes to others",
+            Some(Purpose::Move) => "it goes on on other nodes",
+            Some(Purpose::Hang) => "its ranks made no progress",
+            Some(Purpose::Budget) => "it cost what it may",
+            Some(Purpose::Refuse) => "it can never run as things are now",
+            None => "somebody stopped it outside of Falaj",
+        },
+        End::TimedOut => "it ran into its time limit",
+        End::Preempted => "its engine took its nodes away",
+        End::Lost => "its processes vanished without leaving an end",
+    };
+    (text.to_owned(), None)
+}
+
+/// What is written about one end.
+struct Row {
+    id: StartId,
+    at: Timestamp,
+    ended: Ended,
+    state: State,
+    task: TaskRow,
+    whole: (State, Tally),
+    reason: Option<String>,
+    retried: bool,
+    of: Resource,
+}
+
+impl Training {
+    /// Writes down how starts ended, and lets the scheduler know.
+    pub(super) async fn land(&self, memory: &mut Memory, landed: Vec<Landed>) -> Result<()> {
+        if landed.is_empty() {
+            return Ok(());
+        }
+        let ctx = Ctx::system(super::NAME);
+        let now = self.db().now();
+        let mut rows = Vec::with_capacity(landed.len());
+        let mut tell: Vec<(Number, Becomes, StartId)> = Vec::new();
+        for landed in landed {
+            let Some(flight) = memory.flights.get(&landed.id).cloned() else { continue };
+            let task = landed.id.task;
+            let Some(live) = memory.jobs.get_mut(&task.job) else { continue };
+            let Some((_, row)) = live.tasks.get(&task.task).cloned() else { continue };
+            let mut row = row;
+            let retries = live.job.definition.retries.saturating_sub(row.failures);
+            let losses = self.config().max_losses.saturating_sub(row.losses);
+            let becomes = becomes(&landed.end, flight.purpose, retries, losses);
+            let failed = matches!(landed.end, End::Failed { .. }) && flight.purpose.is_none();
+            let lost = flight.purpose == Some(Purpose::Hang)
+                || (landed.end == End::Lost && flight.purpose.is_none());
+            row.failures += u32::from(failed);
+            row.losses += u32::from(lost);
+            let ran = landed.at.since(flight.since).as_millis();
+            row.ran_ms += u64::try_from(ran).unwrap_or(0);
+            let (text, exit_code) = words(&landed.end, flight.purpose);
+            let ending = landed.says.unwrap_or(text);
+            let (state, over) = match becomes {
+                Becomes::Over(state) => (state, true),
+                Becomes::Waits { state, .. } => (state, false),
+            };
+            row.reason = (state != State::Succeeded).then(|| ending.clone());
+            if over {
+                live.job.tasks.count_end(state);
+                live.tasks.remove(&task.task);
+            } else {
+                live.tasks.insert(task.task, (state, row.clone()));
+            }
+            let whole = live.job.tasks.state(state);
+            live.job.state = whole;
+            let reason = match (live.job.tasks.count, whole) {
+                (1, _) => row.reason.clone(),
+                (_, State::Failed | State::Lost) => Some(live.job.tasks.in_words()),
+                _ => None,
+            };
+            let of = resource(&live.project, &task.job.to_string(), false);
+            ctx.authorize(&JOB_RUN, &of).await?;
+            rows.push(Row {
+                id: landed.id,
+                at: landed.at,
+                ended: Ended {
+                    state: if over { state } else { of_start(&landed.end, flight.purpose) },
+                    ending,
+                    exit_code,
+                    isolation: landed.isolation,
+                    cpu_seconds: landed.cpu_seconds,
+                    peak_memory: landed.peak_memory,
+                    stacks: flight.stacks.clone(),
+                },
+                state,
+                task: row,
+                whole: (whole, live.job.tasks),
+                reason,
+                retried: !over && state == State::Pending,
+                of,
+            });
+            tell.push((flight.number, becomes, landed.id));
+        }
+        let write = move |tx: &mut Tx<'_>| {
+            let mut tokens = Vec::new();
+            for row in &rows {
+                write_end(tx, &ctx, row)?;
+                let start = jobs::find_start(tx, row.id.task, Some(row.id.attempt))?;
+                tokens.extend(start.iter().flat_map(tokens_of));
+            }
+            Authenticator::end_job_tokens(tx, &tokens)
+        };
+        let moved = self.commit(memory, write).await?;
+        if let (Some(authenticator), Some(moved)) = (self.authenticator(), moved) {
+            authenticator.told_of(moved);
+        }
+        for (number, becomes, id) in tell {
+            tell_scheduler(memory, (number, becomes, id), now);
+            memory.ended.insert(id);
+            if memory.jobs.get(&id.task.job).is_some_and(|live| live.job.state.is_over()) {
+                memory.remove(id.task.job);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a task that has no start on its way: it can never run.
+    pub(super) async fn give_up(
+        &self,
+        memory: &mut Memory,
+        job: JobId,
+        task: u32,
+        why: &str,
+    ) -> Result<()> {
+        let id = TaskId { job, task };
+        let number = memory.number(id);
+        let ctx = Ctx::system(super::NAME);
+        let Some(live) = memory.jobs.get_mut(&job) else { return Ok(()) };
+        let mut row = live.tasks.remove(&task).map(|(_, row)| row).unwrap_or_default();
+        row.reason = Some(why.to_owned());
+        live.job.tasks.count_end(State::Failed);
+        let whole = (live.job.tasks.state(State::Failed), live.job.tasks);
+        live.job.state = whole.0;
+        let of = resource(&live.project, &job.to_string(), false);
+        ctx.authorize(&JOB_RUN, &of).await?;
+        let why = why.to_owned();
+        let write = move |tx: &mut Tx<'_>| {
+            jobs::put_task(tx, id, State::Failed, &row)?;
+            jobs::progress(tx, job, (whole.0, &whole.1), Some(&why))?;
+            jobs::note_decision(tx, id, "refuse", &json!({ "why": why }))?;
+            let change = Change::new(&JOB_RUN, &of)
+                .event("job.ended", &told(id, State::Failed))
+                .detail("task", id.task)
+                .detail("why", &why);
+            tx.record(&ctx, change)
+        };
+        self.commit(memory, write).await?;
+        let now = millis(self.db().now());
+        if let Some(number) = number {
+            memory.due.retain(|due| due.number != number);
+            memory.scheduler.apply(now, Event::Cancelled(number));
+        }
+        self.after_the_job(memory, job);
+        Ok(())
+    }
+
+    /// Removes a job that is over from mind, and lets its run know.
+    pub(super) fn after_the_job(&self, memory: &mut Memory, id: JobId) {
+        let Some(live) = memory.jobs.get(&id).filter(|live| live.job.state.is_over()) else {
+            return;
+        };
+        let (job, project) = (live.job.clone(), live.project.clone());
+        memory.remove(id);
+        let training = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = training.run_ends(&job, &project, job.run_id.as_deref()).await {
+                tracing::warn!(job = %job.id, error = error.chain(), "a run was not told of its end");
+            }
+        });
+    }
+}
+
+/// Lets the scheduler know what became of a task.
+fn tell_scheduler(
+    memory: &mut Memory,
+    (number, becomes, id): (Number, Becomes, StartId),
+    now: Timestamp,
+) {
+    let flight = memory.flights.remove(&id);
+    let now = millis(now);
+    let leaving = matches!(memory.scheduler.why(number), Some(falaj_scheduler::why::Why::Leaving));
+    let event = match becomes {
+        Becomes::Over(State::Cancelled) => Event::Cancelled(number),
+        Becomes::Over(_) => Event::Finished(number),
+        Becomes::Waits { state: State::Preempted, first } => {
+            if let Some((placement, after)) = flight.and_then(|flight| flight.then) {
+                memory.due.push(Due { number, placement, after, borrows: false });
+                Event::Resized(number)
+            } else if leaving {
+                Event::Stopped(number)
+            } else {
+                // Decided by somebody who was here before, or by the engine.
+                Event::Again { job: number, first: first || !leaving }
+            }
+        }
+        Becomes::Waits { first, .. } => Event::Again { job: number, first },
+    };
+    memory.scheduler.apply(now, event);
+}
+
+/// What a start itself came to, where its task goes on.
+fn of_start(end: &End, purpose: Option<Purpose>) -> State {
+    match (end, purpose) {
+        (End::Succeeded, _) => State::Succeeded,
+        (_, Some(Purpose::Preempt | Purpose::Move)) | (End::Preempted, _) => State::Preempted,
+        (_, Some(Purpose::Cancel)) => State::Cancelled,
+        (End::Lost, _) => State::Lost,
+        _ => State::Failed,
+    }
+}
+
+fn write_end(tx: &mut Tx<'_>, ctx: &Ctx, row: &Row) -> Result<()> {
+    if !jobs::end_start(tx, row.id, row.at, &row.ended)? {
+        return Ok(());
+    }
+    let task = row.id.task;
+    jobs::put_task(tx, task, row.state, &row.task)?;
+    jobs::progress(tx, task.job, (row.whole.0, &row.whole.1), row.reason.as_deref())?;
+    if row.retried {
+        let detail = json!({ "why": row.ended.ending, "failures": row.task.failures,
+                             "losses": row.task.losses });
+        jobs::note_decision(tx, task, "retry", &detail)?;
+    }
+    let kind = if row.state.is_over() { "job.ended" } else { "job.waiting" };
+    let change = Change::new(&JOB_RUN, &row.of)
+        .event(kind, &told(task, row.state))
+        .detail("task", task.task)
+        .detail("attempt", row.id.attempt)
+        .detail("state", row.state.as_str());
+    tx.record(ctx, change)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_task_becomes() {
+        use State::{Cancelled, Failed, Lost, Pending, Preempted, Succeeded};
+        let failed = End::Failed { rank: 1, how: RankEnd::Exit(3) };
+        let waits = |state, first| Becomes::Waits { state, first };
+        for (end, purpose, retries, losses, expected) in [
+            (End::Succeeded, None, 0, 0, Becomes::Over(Succeeded)),
+            (End::Succeeded, Some(Purpose::Cancel), 0, 0, Becomes::Over(Succeeded)),
+            (End::Succeeded, Some(Purpose::Preempt), 0, 0, Becomes::Over(Succeeded)),
+            (failed.clone(), None, 0, 9, Becomes::Over(Failed)),
+            (failed.clone(), None, 1, 0, waits(Pending, false)),
+            (failed.clone(), Some(Purpose::Preempt), 0, 0, waits(Preempted, false)),
+            (failed, Some(Purpose::Cancel), 3, 3, Becomes::Over(Cancelled)),
+            (End::Stopped, Some(Purpose::Move), 0, 0, waits(Preempted, false)),
+            (End::Stopped, Some(Purpose::Hang), 0, 1, waits(Pending, true)),
+            (End::Stopped, Some(Purpose::Hang), 0, 0, Becomes::Over(Lost)),
+            (End::Stopped, Some(Purpose::Budget), 3, 3, Becomes::Over(Failed)),
+            (End::Stopped, None, 3, 3, Becomes::Over(Cancelled)),
+            (End::TimedOut, None, 3, 3, Becomes::Over(Failed)),
+            (End::Preempted, None, 0, 0, waits(Preempted, true)),
+            (End::Lost, None, 0, 2, waits(Pending, true)),
+            (End::Lost, None, 5, 0, Becomes::Over(Lost)),
+            (End::Lost, Some(Purpose::Cancel), 5, 5, Becomes::Over(Cancelled)),
+            (End::Lost, Some(Purpose::Preempt), 0, 0, waits(Preempted, false)),
+        ] {
+            let found = becomes(&end, purpose, retries, losses);
+            assert_eq!(found, expected, "{end:?} {purpose:?} {retries} {losses}");
+        }
+    }
+
+    #[test]
+    fn an_end_is_told_in_words() {
+        for (how, text, code) in [
+            (RankEnd::Exit(3), "rank 1 ended with 3", Some(3)),
+            (RankEnd::Signal(9), "rank 1 was ended by signal 9", Some(137)),
+            (RankEnd::OutOfMemory, "rank 1 used more memory than it had", Some(137)),
+        ] {
+            let end = End::Failed { rank: 1, how };
+            assert_eq!(words(&end, None), (text.to_owned(), code));
+        }
+        assert_eq!(words(&End::Stopped, Some(Purpose::Cancel)).0, "it was cancelled");
+    }
+}

@@ -1,0 +1,80 @@
+//! A start on its way: launched, running, told to stop.
+
+use falaj_base::Timestamp;
+use falaj_scheduler::{JobId as Number, Placed};
+
+use crate::job::{PlacedAt, State};
+use crate::name::StartId;
+
+/// Why a start was told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Others need its nodes; it waits again.
+    Preempt,
+    /// It goes on at once on other nodes.
+    Move,
+    Cancel,
+    /// No rank made progress; it starts again.
+    Hang,
+    /// It has cost what it may.
+    Budget,
+    /// It can never run as things are now.
+    Refuse,
+}
+
+impl Purpose {
+    const ALL: [Self; 6] =
+        [Self::Preempt, Self::Move, Self::Cancel, Self::Hang, Self::Budget, Self::Refuse];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Preempt => "preempt",
+            Self::Move => "move",
+            Self::Cancel => "cancel",
+            Self::Hang => "hang",
+            Self::Budget => "budget",
+            Self::Refuse => "refuse",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|purpose| purpose.as_str() == text)
+    }
+}
+
+/// Whether the executor knows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Launched {
+    /// Being asked, or to be asked at a time because it did not answer.
+    Asking,
+    AgainAt(Timestamp),
+    /// Asked by somebody who was here before; its executor tells.
+    Unknown,
+    /// Since when.
+    Yes(Timestamp),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Flight {
+    pub(crate) id: StartId,
+    pub(crate) number: Number,
+    pub(crate) pool: usize,
+    pub(crate) world: u32,
+    pub(crate) state: State,
+    pub(crate) purpose: Option<Purpose>,
+    pub(crate) nodes: Vec<PlacedAt>,
+    pub(crate) launched: Launched,
+    pub(crate) since: Timestamp,
+    /// Until when it may save its work before it is stopped.
+    pub(crate) saves_until: Option<Timestamp>,
+    /// When it was asked to save its work.
+    pub(crate) notified: Option<Timestamp>,
+    /// Whether its executor was told to stop it.
+    pub(crate) told: bool,
+    /// Where it goes on, for [`Purpose::Move`], and who has to leave there first.
+    pub(crate) then: Option<(Vec<Placed>, Vec<StartId>)>,
+    /// The stacks of its ranks, if it hung.
+    pub(crate) stacks: Option<String>,
+    /// How often its executor was asked and did not answer.
+    pub(crate) launches: u32,
+}

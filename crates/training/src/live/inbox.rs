@@ -1,0 +1,77 @@
+//! What whoever serves requests tells the one who schedules, through the database: it may be another
+//! server, and it may be away.
+//!
+//! A note only says where to look; the rows of the domain are the truth. So a note may be taken before
+//! it is acted upon: whoever begins anew looks everywhere.
+
+use falaj_base::Result;
+use falaj_store::db::{Tx, params};
+use uuid::Uuid;
+
+use crate::name::JobId;
+
+pub(crate) const SCHEMA: &str = "
+    CREATE TABLE training_inbox (id TEXT PRIMARY KEY, kind TEXT NOT NULL, job TEXT);
+    CREATE TABLE training_leader (id INTEGER PRIMARY KEY, holder TEXT NOT NULL);";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    Submitted(JobId),
+    Cancelled(JobId),
+    /// A rank reported something.
+    Reported(JobId),
+    Queues,
+}
+
+pub(crate) fn note(tx: &mut Tx<'_>, note: &Note) -> Result<()> {
+    let (kind, job) = match note {
+        Note::Submitted(job) => ("submitted", Some(*job)),
+        Note::Cancelled(job) => ("cancelled", Some(*job)),
+        Note::Reported(job) => ("reported", Some(*job)),
+        Note::Queues => ("queues", None),
+    };
+    tx.put(
+        "INSERT INTO training_inbox (id, kind, job) VALUES ($1, $2, $3)",
+        &params![Uuid::now_v7().simple().to_string(), kind, job],
+    )
+}
+
+/// Takes some notes, the oldest first.
+pub(crate) fn take(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<Note>> {
+    let rows =
+        tx.query("SELECT id, kind, job FROM training_inbox ORDER BY id LIMIT $1", &params![limit])?;
+    let mut notes = Vec::with_capacity(rows.len());
+    let mut ids = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let job: Option<JobId> = row.get("job")?;
+        let kind: String = row.get("kind")?;
+        notes.extend(match (kind.as_str(), job) {
+            ("submitted", Some(job)) => Some(Note::Submitted(job)),
+            ("cancelled", Some(job)) => Some(Note::Cancelled(job)),
+            ("reported", Some(job)) => Some(Note::Reported(job)),
+            ("queues", _) => Some(Note::Queues),
+            _ => None,
+        });
+        ids.push(params![row.get::<String>("id")?]);
+    }
+    if !ids.is_empty() {
+        tx.execute_many("DELETE FROM training_inbox WHERE id = $1", ids.into_iter())?;
+    }
+    Ok(notes)
+}
+
+/// Makes `holder` the one who schedules. Whoever did before notices with its next write.
+pub(crate) fn lead(tx: &mut Tx<'_>, holder: &str) -> Result<()> {
+    tx.execute(
+        "INSERT INTO training_leader (id, holder) VALUES (1, $1)
+         ON CONFLICT (id) DO UPDATE SET holder = excluded.holder",
+        &params![holder],
+    )
+    .map(drop)
+}
+
+/// Whether `holder` still is the one who schedules.
+pub(crate) fn leads(tx: &mut Tx<'_>, holder: &str) -> Result<bool> {
+    let row = tx.query_opt("SELECT holder FROM training_leader WHERE id = 1", &[])?;
+    row.map_or(Ok(false), |row| Ok(row.get::<String>("holder")? == holder))
+}

@@ -1,0 +1,398 @@
+//! Starting: written down first, then launched.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use falaj_base::{Ctx, Error, Name, Result, Secret};
+use falaj_executors::{ExecutorError, Launch, Limits};
+use falaj_governance::residency::Residency;
+use falaj_governance::tenancy::Project;
+use falaj_scheduler::JobId as Number;
+use falaj_store::db::Tx;
+use falaj_store::record::Change;
+use serde_json::json;
+
+use super::flight::{Flight, Launched};
+use super::memory::{Memory, by_name_of};
+use super::told;
+use crate::cost::Rates;
+use crate::job::store::{self as jobs, TaskRow};
+use crate::job::{Attempt, Job, State, Tally, resource};
+use crate::launch::{Gang, ranks};
+use crate::name::{StartId, TaskId};
+use crate::{JOB_RUN, Training};
+
+/// Starts that are written down in one transaction.
+const AT_ONCE: usize = 200;
+
+/// A start that is about to be written down.
+struct New {
+    number: Number,
+    id: StartId,
+    row: TaskRow,
+    attempt: Attempt,
+    pool: usize,
+    zone: Name,
+    zones: Vec<Name>,
+    whole: (State, Tally),
+    borrows: bool,
+    rates: Rates,
+    of: falaj_base::Resource,
+}
+
+/// What is needed to launch a start, whoever wrote it down.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) id: StartId,
+    pub(crate) job: Job,
+    pub(crate) project: Arc<Project>,
+    pub(crate) run: Option<String>,
+    pub(crate) flight: Flight,
+}
+
+impl Training {
+    /// Starts what was decided and is not kept waiting by others who leave.
+    pub(super) async fn start_those_due(&self, memory: &mut Memory) -> Result<()> {
+        loop {
+            let flights = &memory.flights;
+            let ready = |due: &super::memory::Due| {
+                due.after.iter().all(|start| !flights.contains_key(start))
+            };
+            let mut batch = Vec::new();
+            let mut left = Vec::new();
+            for due in std::mem::take(&mut memory.due) {
+                if batch.len() < AT_ONCE && ready(&due) { batch.push(due) } else { left.push(due) }
+            }
+            memory.due = left;
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.start_batch(memory, batch).await?;
+        }
+    }
+
+    async fn start_batch(&self, memory: &mut Memory, batch: Vec<super::memory::Due>) -> Result<()> {
+        let ctx = Ctx::system(super::NAME);
+        let now = self.db().now();
+        let mut news = Vec::with_capacity(batch.len());
+        for due in batch {
+            let Some(task) = memory.task(due.number) else { continue };
+            let pools = self.pool_list();
+            let Some(pool) = due.placement.first().and_then(|at| pools.node(at.node)) else {
+                continue;
+            };
+            let pool = pool.pool;
+            let Some(live) = memory.jobs.get_mut(&task.job) else { continue };
+            let (state, mut row) =
+                live.tasks.get(&task.task).cloned().unwrap_or((State::Pending, TaskRow::default()));
+            if !state.may_become(State::Starting) {
+                continue;
+            }
+            row.attempts += 1;
+            row.reason = None;
+            let id = StartId { task, attempt: row.attempts };
+            let nodes = by_name_of(&due.placement, pools);
+            let world = u32::from(live.job.definition.resources.ranks())
+                .saturating_mul(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
+            let placed = due.placement.iter().filter_map(|at| pools.node(at.node));
+            let mut zones: Vec<Name> = placed.map(|node| node.zone.clone()).collect();
+            zones.dedup();
+            let tally = live.job.tasks;
+            let of = resource(&live.project, &task.job.to_string(), false);
+            ctx.authorize(&JOB_RUN, &of).await?;
+            news.push(New {
+                number: due.number,
+                id,
+                row,
+                attempt: Attempt {
+                    task: task.task,
+                    attempt: id.attempt,
+                    state: State::Starting,
+                    pool: pools.list[pool].name.clone(),
+                    nodes,
+                    world_size: world,
+                    isolation: None,
+                    resumed_from: None,
+                    end: None,
+                    exit_code: None,
+                    started_at: now,
+                    ended_at: None,
+                    cpu_seconds: None,
+                    peak_memory_bytes: None,
+                    cost: 0.0,
+                    stacks: None,
+                },
+                pool,
+                zone: live.project.zone.clone(),
+                zones,
+                whole: (tally.state(State::Starting), tally),
+                borrows: due.borrows,
+                rates: Rates::of(
+                    &live.job.definition.resources,
+                    &due.placement,
+                    pools,
+                    self.config(),
+                ),
+                of,
+            });
+        }
+        let write = move |tx: &mut Tx<'_>| {
+            let mut outcomes = Vec::with_capacity(news.len());
+            for new in news {
+                // What the rules allow may have changed since it was submitted.
+                let allowed = new
+                    .zones
+                    .iter()
+                    .try_for_each(|to| Residency::require(tx, &new.zone, to).map(drop));
+                if let Err(error) = allowed {
+                    if error.kind().is_ours() {
+                        return Err(error);
+                    }
+                    outcomes.push((new, Some(error.message().to_owned())));
+                    continue;
+                }
+                write_start(tx, &ctx, &new)?;
+                outcomes.push((new, None));
+            }
+            Ok(outcomes)
+        };
+        let outcomes = self.commit(memory, write).await?;
+        for (new, refused) in outcomes {
+            if let Some(text) = refused {
+                let TaskId { job, task } = new.id.task;
+                self.give_up(memory, job, task, &text).await?;
+                continue;
+            }
+            self.take_off(memory, new);
+        }
+        Ok(())
+    }
+
+    /// Notes a start that was written down, and launches it.
+    fn take_off(&self, memory: &mut Memory, new: New) {
+        let New { number, id, row, attempt, pool, whole, .. } = new;
+        let now = self.db().now();
+        let Some(live) = memory.jobs.get_mut(&id.task.job) else { return };
+        live.job.state = whole.0;
+        live.job.started_at.get_or_insert(now);
+        live.tasks.insert(id.task.task, (State::Starting, row));
+        let flight = Flight {
+            id,
+            number,
+            pool,
+            world: attempt.world_size,
+            state: State::Starting,
+            purpose: None,
+            nodes: attempt.nodes,
+            launched: Launched::Asking,
+            since: attempt.started_at,
+            saves_until: None,
+            notified: None,
+            told: false,
+            then: None,
+            stacks: None,
+            launches: 0,
+        };
+        memory.flights.insert(id, flight);
+        self.launch(memory, id);
+    }
+
+    /// Asks the executor of a start, beside the pass. What comes of it is in the mail.
+    pub(super) fn launch(&self, memory: &mut Memory, id: StartId) {
+        let Some(live) = memory.jobs.get(&id.task.job) else { return };
+        let Some((_, row)) = live.tasks.get(&id.task.task) else { return };
+        let Some(flight) = memory.flights.get_mut(&id) else { return };
+        flight.launched = Launched::Asking;
+        flight.launches += 1;
+        let plan = Plan {
+            id,
+            job: live.job.clone(),
+            project: live.project.clone(),
+            run: row.run.clone(),
+            flight: flight.clone(),
+        };
+        let training = self.clone();
+        let permits = self.live().launches.clone();
+        tokio::spawn(async move {
+            let permit = permits.acquire_owned().await;
+            let asking = training.clone();
+            // In a task of its own: whatever goes wrong in there, it is asked again.
+            let outcome = tokio::spawn(async move { asking.ask(plan).await }).await;
+            let outcome =
+                outcome.unwrap_or_else(|error| Err(ExecutorError::Away(error.to_string())));
+            drop(permit);
+            training.live().mail().launched.push((id, outcome));
+            training.live().wake();
+        });
+    }
+
+    async fn ask(&self, plan: Plan) -> Result<(), ExecutorError> {
+        let away = |error: Error| ExecutorError::Away(error.chain());
+        let Some(pool) = self.pool_list().list.get(plan.flight.pool) else {
+            return Err(ExecutorError::Refused("its pool is not there any more".to_owned()));
+        };
+        let executor = pool.executor.clone();
+        let launch = self.compose(&plan, pool.is_server).await.map_err(|error| {
+            if error.kind().is_ours() {
+                away(error)
+            } else {
+                ExecutorError::Refused(error.message().to_owned())
+            }
+        })?;
+        let asked = tokio::task::spawn_blocking(move || executor.launch(&launch)).await;
+        asked.unwrap_or_else(|error| Err(ExecutorError::Away(error.to_string())))
+    }
+
+    /// The whole start, as an executor takes it.
+    async fn compose(&self, plan: &Plan, is_server: bool) -> Result<Launch> {
+        let Plan { id, job, project, flight, .. } = plan;
+        let definition = &job.definition;
+        let resources = &definition.resources;
+        let run = self.run_of(plan).await?;
+        let resume = self.resume_from(plan).await?;
+        let token = self.token_for(plan, resume.as_ref().map(|found| found.step)).await?;
+        let pools = self.pool_list();
+        let nodes: Vec<_> = flight
+            .nodes
+            .iter()
+            .map(|at| {
+                let known = pools.node_named(flight.pool, &at.node);
+                let address = known.map_or(at.node.as_str(), |node| node.address.as_str());
+                let first = known.map_or(0, |node| node.first_gpu);
+                (at.node.as_str(), address, at.devices << first.min(15))
+            })
+            .collect();
+        let task = format!("{}-{}", id.task.job, id.task.task);
+        let gang = Gang {
+            framework: definition.framework,
+            nodes,
+            ranks_per_node: resources.ranks(),
+            port: if is_server { free_port() } else { likely_port(id) },
+            cpu_millis: resources.cpu_millis(),
+            run_id: &task,
+            attempt: id.attempt,
+            retries: definition.retries,
+        };
+        let places = ranks(&gang);
+        let mut env = definition.env.clone();
+        self.tell(&mut env, plan, run.as_deref());
+        if let Some(folder) = self.checkpoint_folder(job, id.task.task) {
+            env.insert("CHECKPOINT_DIR".to_owned(), folder.to_string_lossy().into_owned());
+            let every = definition.checkpoint.as_ref().and_then(|it| it.every);
+            if let Some(every) = every {
+                env.insert("CHECKPOINT_EVERY".to_owned(), every.get().as_secs().to_string());
+            }
+        }
+        if let Some(found) = resume {
+            env.insert("RESUME_FROM".to_owned(), found.path);
+            env.insert("FALAJ_RESUME_STEP".to_owned(), found.step.to_string());
+        }
+        let mut secrets = self.secrets(project, definition)?;
+        if let Some(token) = token {
+            secrets.insert("MLFLOW_TRACKING_TOKEN".to_owned(), token.clone());
+            secrets.insert("FALAJ_TOKEN".to_owned(), token);
+        }
+        let ranks_each = u32::from(resources.ranks()).max(1);
+        Ok(Launch {
+            attempt: id.outside()?,
+            name: job.name.clone(),
+            command: definition.command.clone(),
+            image: definition.image.clone(),
+            folder: definition.folder.as_ref().map(Into::into),
+            env,
+            secrets,
+            ranks: places,
+            limits: Limits {
+                cpu_millis: (resources.cpu_millis() / ranks_each).max(1),
+                memory_mib: (resources.memory_mib() / ranks_each).max(1),
+                time: definition.time_limit.map(falaj_base::HumanDuration::get),
+            },
+            grace: self.config().grace.get(),
+            gang_grace: self.config().gang_grace.get(),
+        })
+    }
+
+    /// What every rank of every start is told.
+    fn tell(&self, env: &mut BTreeMap<String, String>, plan: &Plan, run: Option<&str>) {
+        let Plan { id, job, project, .. } = plan;
+        let mut set = |name: &str, value: String| drop(env.insert(name.to_owned(), value));
+        set("FALAJ_JOB_ID", job.id.to_string());
+        set("FALAJ_JOB_NAME", job.name.clone());
+        set("FALAJ_TASK", id.task.task.to_string());
+        set("FALAJ_TASKS", job.tasks.count.to_string());
+        // An executor may have a use of its own for the first.
+        set("FALAJ_ATTEMPT", id.attempt.to_string());
+        set("FALAJ_START", id.attempt.to_string());
+        set("FALAJ_TENANT", project.tenant.to_string());
+        set("FALAJ_PROJECT", project.name.to_string());
+        let Some(reach) = self.reach() else { return };
+        let place = format!("{}/t/{}/{}", reach.url, project.tenant, project.name);
+        set("FALAJ_URL", reach.url.clone());
+        set("FALAJ_REPORT_URL", format!("{place}/api/jobs/{}/report", job.id));
+        set("MLFLOW_TRACKING_URI", place);
+        if let Some(certificate) = &reach.certificate {
+            let path = certificate.to_string_lossy().into_owned();
+            set("MLFLOW_TRACKING_SERVER_CERT_PATH", path.clone());
+            set("FALAJ_CACERT", path);
+        }
+        if let Some(run) = run {
+            set("MLFLOW_RUN_ID", run.to_owned());
+        }
+        if let Some(experiment) = &job.experiment_id {
+            set("MLFLOW_EXPERIMENT_ID", experiment.clone());
+        }
+    }
+
+    /// A token for this launch, noted with its start so that it ends with it.
+    async fn token_for(&self, plan: &Plan, resumed: Option<i64>) -> Result<Option<Secret>> {
+        let id = plan.id;
+        let token = self.token(&plan.job, &plan.project)?;
+        if token.is_none() && resumed.is_none() {
+            return Ok(None);
+        }
+        let secret = token.as_ref().map(|token| token.secret.clone());
+        let kept = self.db().write(move |tx| {
+            if let Some(resumed) = resumed {
+                jobs::resumed(tx, id, resumed)?;
+            }
+            let Some(token) = token else { return Ok(false) };
+            if !token.keep(tx)? {
+                return Ok(false);
+            }
+            jobs::add_token(tx, id, &token.id().to_string())?;
+            Ok(true)
+        });
+        Ok(if kept.await? { secret } else { None })
+    }
+}
+
+fn write_start(tx: &mut Tx<'_>, ctx: &Ctx, new: &New) -> Result<()> {
+    jobs::put_task(tx, new.id.task, State::Starting, &new.row)?;
+    jobs::insert_start(tx, new.id, &new.attempt, &new.rates)?;
+    jobs::progress(tx, new.id.task.job, (new.whole.0, &new.whole.1), None)?;
+    let detail = json!({
+        "attempt": new.id.attempt,
+        "nodes": new.attempt.nodes,
+        "borrows": new.borrows,
+    });
+    jobs::note_decision(tx, new.id.task, "start", &detail)?;
+    let change = Change::new(&JOB_RUN, &new.of)
+        .event("job.starting", &told(new.id.task, State::Starting))
+        .detail("task", new.id.task.task)
+        .detail("attempt", new.id.attempt);
+    tx.record(ctx, change)
+}
+
+/// A port of this machine that nobody uses now.
+fn free_port() -> u16 {
+    let bound = std::net::TcpListener::bind(("127.0.0.1", 0));
+    let port = bound.and_then(|listener| listener.local_addr()).map(|address| address.port());
+    port.unwrap_or(29_500)
+}
+
+/// A port that others of the same node hardly have: who is there cannot be asked from here.
+fn likely_port(id: &StartId) -> u16 {
+    let text = id.to_string();
+    let sum = text.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    20_000 + u16::try_from(sum % 10_000).unwrap_or(0)
+}

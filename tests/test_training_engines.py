@@ -1,0 +1,103 @@
+"""The same jobs on real engines: a Slurm and a Ray, of three nodes each."""
+
+import os
+import textwrap
+
+import pytest
+
+from server import Server
+from test_training import ended, in_state, job, log, starts, submit, until
+
+POOL = """
+    [training]
+    default_pool = "{kind}"
+    grace = "3s"
+    [training.local]
+    enabled = false
+    [[training.pool]]
+    name = "{kind}"
+    kind = "{kind}"
+    folder = "{folder}"
+    {where}
+"""
+NODE = """
+    [[training.pool.node]]
+    name = "n{number}"
+    cpu = 4.0
+    memory = "4GiB"
+    gpus = 4
+    gpu_type = "a100"
+"""
+
+
+def pool_of(kind, variable, where, folder):
+    """A server whose jobs all run on one engine."""
+    if variable not in os.environ:
+        pytest.skip(f"{variable} is not set: scripts/with-services sets it")
+    config = folder / "falaj.toml"
+    text = POOL.format(kind=kind, folder=folder / "shared", where=f'{where} = "{os.environ[variable]}"')
+    config.write_text(textwrap.dedent(text + "".join(NODE.format(number=number) for number in (1, 2, 3))))
+    server = Server(folder, FALAJ_CONFIG=str(config)).start()
+    yield server, server.client(server.admin_token())
+    tail = server.tail()
+    server.stop()
+    assert "panicked" not in server.log.read_text(errors="replace"), tail
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    yield from pool_of("slurm", "FALAJ_TEST_SLURM_CONF", "conf", tmp_path_factory.mktemp("slurm"))
+
+
+@pytest.fixture(scope="module")
+def ray(tmp_path_factory):
+    yield from pool_of("ray", "FALAJ_TEST_RAY_URL", "url", tmp_path_factory.mktemp("ray"))
+
+
+def test_a_job_and_a_gang_on_slurm(slurm):
+    _, admin = slurm
+    made = submit(admin, "echo $RANK/$WORLD_SIZE on $SLURMD_NODENAME; echo $MLFLOW_RUN_ID")
+    ended(admin, made["id"], within=90)
+    text = log(admin, made["id"])
+    assert text.startswith("0/1 on n") and made["run_id"] in text
+    gang = submit(admin, "echo $RANK/$WORLD_SIZE", resources={"cpu": 1, "memory": "64MiB", "nodes": 3})
+    ended(admin, gang["id"], within=90)
+    assert [log(admin, gang["id"], rank=rank) for rank in range(3)] == ["0/3\n", "1/3\n", "2/3\n"]
+    (start,) = starts(admin, gang["id"])
+    assert {it["node"] for it in start["nodes"]} == {"n1", "n2", "n3"} and start["isolation"] == "slurm"
+
+
+def test_failing_and_cancelling_on_slurm(slurm):
+    _, admin = slurm
+    made = submit(admin, "exit 6")
+    assert ended(admin, made["id"], "FAILED", within=90)["reason"] == "rank 0 ended with 6"
+    long = submit(admin, "echo on; sleep 600")
+    until(lambda: "on" in log(admin, long["id"]), 60, "its first word")
+    admin.post(f"/t/default/default/api/jobs/{long['id']}/cancel", json={})
+    ended(admin, long["id"], "CANCELLED", within=90)
+
+
+def test_a_killed_server_finds_its_jobs_on_slurm(slurm):
+    server, admin = slurm
+    made = submit(admin, "echo began; sleep 4; echo ended")
+    in_state(admin, made["id"], "RUNNING")
+    server.process.kill()
+    server.process.wait()
+    server.start()
+    admin = server.client(server.admin_token())
+    ended(admin, made["id"], within=90)
+    assert log(admin, made["id"]) == "began\nended\n" and len(starts(admin, made["id"])) == 1
+    assert job(admin, made["id"])["tasks"]["succeeded"] == 1
+
+
+def test_jobs_on_ray(ray):
+    _, admin = ray
+    # The first question starts the cluster, which takes a while.
+    made = submit(admin, "echo $RANK/$WORLD_SIZE; echo $FALAJ_JOB_ID")
+    ended(admin, made["id"], within=300)
+    assert log(admin, made["id"]) == f"0/1\n{made['id']}\n"
+    gang = submit(admin, "echo $RANK/$WORLD_SIZE", resources={"cpu": 1, "memory": "64MiB", "nodes": 2})
+    ended(admin, gang["id"], within=120)
+    assert [log(admin, gang["id"], rank=rank) for rank in range(2)] == ["0/2\n", "1/2\n"]
+    broken = submit(admin, "exit 6")
+    assert ended(admin, broken["id"], "FAILED", within=120)["reason"] == "rank 0 ended with 6"
