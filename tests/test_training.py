@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import textwrap
@@ -331,7 +332,7 @@ def test_it_goes_on_from_the_last_whole_checkpoint(stage, tmp_path):
         assert log(admin, made["id"], attempt=2, rank=rank).startswith("begins at 10")
     kept = falaj(server, "job", "checkpoints", made["id"])
     assert [it["step"] for it in kept] == [30, 20, 10] and kept[1]["attempt"] == 2
-    assert set(kept[0]["manifest"]) == {"0", "1"}
+    assert kept[0]["ranks"] == 2 and "manifest" not in kept[0]
 
 
 def test_files_that_were_changed_are_not_gone_on_from(stage, tmp_path):
@@ -356,16 +357,77 @@ def test_checkpoints_may_be_files_alone(stage, tmp_path):
     command = textwrap.dedent("""
         echo from $RESUME_FROM
         test -n "$RESUME_FROM" && exit 0
-        mkdir -p $CHECKPOINT_DIR/a $CHECKPOINT_DIR/b
-        echo '{"step": 5}' > $CHECKPOINT_DIR/a/rank-0.json
-        echo 'half' > $CHECKPOINT_DIR/b/rank-0.json
-        sleep 4; exit 1
+        cd $CHECKPOINT_DIR; mkdir a b c d
+        echo "{\\"step\\": 5, \\"attempt\\": $FALAJ_START, \\"world\\": $WORLD_SIZE}" > a/rank-0.json
+        echo 'half' > b/rank-0.json
+        # Of another start, and of two ranks of which one is not there.
+        echo '{"step": 6, "attempt": 7, "world": 1}' > c/rank-0.json
+        echo '{"step": 7, "attempt": 1, "world": 2}' > d/rank-0.json
+        sleep SECONDS; exit 1
     """)
-    made = submit(admin, command, retries=1, checkpoint={})
+    # Those that a start finishes just before its end count as well.
+    for seconds in ("4", "0"):
+        made = submit(admin, command.replace("SECONDS", seconds), retries=1, checkpoint={})
+        ended(admin, made["id"])
+        second = starts(admin, made["id"])[1]
+        assert second["resumed_from"] == 5
+        text = log(admin, made["id"], attempt=2).strip()
+        assert text.endswith("/a")
+        folder = pathlib.Path(text.removeprefix("from ")).parent
+        # What is not whole is cleared away.
+        assert sorted(it.name for it in folder.iterdir()) == ["a", "c"]
+
+
+def test_only_so_many_are_kept_and_never_the_newest_goes(stage):
+    _, admin = stage
+    command = textwrap.dedent("""
+        cd $CHECKPOINT_DIR
+        for step in 1 2 3; do
+            mkdir -p $step last
+            for to in $step last; do
+                number=$((10 * step)); test $to = last && number=$((number + 1))
+                echo "{\\"step\\": $number, \\"attempt\\": 1, \\"world\\": 1}" > $to/new
+                mv $to/new $to/rank-0.json
+                sleep 3
+            done
+        done
+        ls > list; sleep 3; cat list
+    """)
+    made = submit(admin, command, checkpoint={"keep": 2})
     ended(admin, made["id"])
-    second = starts(admin, made["id"])[1]
-    assert second["resumed_from"] == 5
-    assert log(admin, made["id"], attempt=2).strip().endswith("/a")
+    kept = admin.get(f"{API}/jobs/{made['id']}/checkpoints").json()["items"]
+    assert [(it["step"], it["path"].rsplit("/", 1)[1]) for it in kept] == [(31, "last"), (30, "3")], kept
+    left = {it.name for it in pathlib.Path(kept[0]["path"]).parent.iterdir()}
+    assert {"last", "3"} <= left and not {"1", "2"} & left, left
+
+
+def test_what_is_reported_lies_in_the_folder_of_the_job(stage):
+    server, admin = stage
+    made = submit(admin, "echo $FALAJ_TOKEN; ln -s /etc $CHECKPOINT_DIR/out; touch $CHECKPOINT_DIR/ready;"
+                         " echo $CHECKPOINT_DIR; sleep 300", checkpoint={})
+    other = submit(admin, "echo $FALAJ_TOKEN; sleep 300")
+
+    def lines(id, count):
+        return until(lambda: len(found := log(admin, id).split()) == count and found, what="its output")
+    (own, folder), (token,) = lines(made["id"], 2), lines(other["id"], 1)
+
+    def report(token, path, **files):
+        body = {"attempt": 1, "checkpoint": {"step": 1, "path": path, "files": files}}
+        return server.client(token).post(f"{API}/jobs/{made['id']}/report", json=body)
+    for path in ("/etc", "/dev", f"{folder}/../../..", folder, f"{folder}/out", f"{folder}/gone"):
+        refused = report(own, path)
+        assert (refused.status_code, refused.json()["field"]) == (400, "checkpoint.path"), refused.text
+    good = pathlib.Path(folder) / "good"
+    good.mkdir()
+    os.mkfifo(good / "pipe")
+    assert report(own, str(good), pipe="0" * 64).status_code == 400
+    # The token of another job of the same owner reports for that one alone, and ends no other.
+    assert report(token, str(good)).status_code == 403
+    assert server.client(token).post(f"{API}/jobs/{made['id']}/cancel", json={}).status_code == 403
+    assert report(own, str(good)).status_code == 200
+    for one in (made, other):
+        assert admin.post(f"{API}/jobs/{one['id']}/cancel", json={}).status_code == 200
+        ended(admin, one["id"], "CANCELLED")
 
 
 def test_the_urgent_displace_and_the_displaced_go_on(stage, tmp_path):

@@ -18,6 +18,7 @@ POOL = """
     name = "{kind}"
     kind = "{kind}"
     folder = "{folder}"
+    tenants = ["default"]
     {where}
 """
 NODE = """

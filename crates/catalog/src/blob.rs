@@ -45,6 +45,10 @@ impl Ranges for BlobRanges {
     fn read(&self, start: u64, length: usize) -> io::Result<Bytes> {
         self.0.read(start, length)
     }
+
+    fn failure(&self) -> Option<Error> {
+        self.0.failure()
+    }
 }
 
 /// Reads on, from the beginning to the end. What fails says why.
@@ -67,7 +71,7 @@ impl io::Read for Onward {
             let length = PIECE.min(self.of.size() - self.at);
             let piece = self.of.read(self.at, usize::try_from(length).unwrap_or(0));
             self.piece =
-                piece.map_err(|error| self.of.0.failure().map_or(error, io::Error::other))?;
+                piece.map_err(|error| self.of.failure().map_or(error, io::Error::other))?;
             self.at += length;
         }
         let count = to.len().min(self.piece.len());

@@ -97,6 +97,7 @@ impl Registration {
     /// dataset is made if there is none.
     pub fn write(self, tx: &mut Tx<'_>, ctx: &Ctx, blob: BlobId) -> Result<Version> {
         let project = &self.project;
+        datasets::lock_files(tx, project.id, &[&self.sha256])?;
         let found = datasets::find(tx, project.id, &self.name)?;
         let dataset = if let Some(dataset) = found {
             dataset

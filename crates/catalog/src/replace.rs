@@ -35,7 +35,6 @@ pub struct Replacement {
     sha256: String,
     held: Vec<Held>,
     origin: Origin,
-    max_versions: usize,
 }
 
 /// A dataset that has the file.
@@ -70,8 +69,11 @@ impl Replacement {
     /// which the blob of the other is visible. Tells which datasets have another version now. Refused
     /// with `changed` if a dataset has become another meanwhile: then it is prepared anew.
     pub fn write(self, tx: &mut Tx<'_>, ctx: &Ctx, blob: BlobId) -> Result<Vec<DatasetName>> {
+        // From here on no dataset gets the file that did not have it.
+        datasets::lock_files(tx, self.project.id, &[&self.old, &self.sha256])?;
         let found = datasets::with_file(tx, self.project.id, &self.old)?;
-        if found.len() != self.held.len() {
+        let found = found.iter().map(|(dataset, _)| &dataset.id);
+        if !found.eq(self.held.iter().map(|held| &held.dataset.id)) {
             return Err(changed());
         }
         let mut names = Vec::new();
@@ -173,7 +175,8 @@ impl Replacement {
             origin: Some(self.origin.clone()),
             message: None,
             author: None,
-            max_versions: self.max_versions.saturating_add(1),
+            // What has to go is no growth that somebody asks for.
+            max_versions: usize::MAX,
         };
         commit.write(tx, ctx, &dataset.resource(&self.project)).map(drop)
     }
@@ -209,47 +212,64 @@ impl Datasets {
             }
             Ok(found)
         };
-        let (mut held, mut read) = (Vec::new(), None);
-        for (dataset, latest) in self.db().read(find).await? {
-            let resource = dataset.resource(project);
-            ctx.authorize(&DATASET_DELETE, &resource).await?;
-            ctx.authorize(&DATASET_WRITE, &resource).await?;
-            let next = match latest {
-                None => None,
-                Some((after, files)) => {
-                    if read.is_none() {
-                        read = Some(self.looked_through(project, new).await?);
-                    }
-                    let Some((_, profile)) = &read else {
-                        return Err(Error::internal("a file that was not looked through"));
-                    };
-                    let statistics = self.store_profile(project, profile.clone()).await?;
-                    let others: Vec<BlobId> = files
-                        .iter()
-                        .filter(|file| file.sha256 != old)
-                        .map(|file| file.statistics)
-                        .collect();
-                    let sums = self.with_others(project, profile, &others).await?;
-                    Some(Next { after, statistics, sums })
-                }
-            };
-            held.push(Held { dataset, next });
-        }
-        let (columns, rows) = read.map_or_else(
+        let found = self.db().read(find).await?;
+        let read = if found.iter().any(|(_, latest)| latest.is_some()) {
+            Some(self.looked_through(project, new).await?)
+        } else {
+            None
+        };
+        let profile = read.as_ref().map(|(_, profile)| profile);
+        let (columns, rows) = read.as_ref().map_or_else(
             || (Vec::new(), 0),
-            |(columns, profile): (Vec<ColumnInfo>, Profile)| (columns, profile.rows()),
+            |(columns, profile): &(Vec<ColumnInfo>, Profile)| (columns.clone(), profile.rows()),
         );
-        Ok(Replacement {
+        let mut replacement = Replacement {
             project: project.clone(),
             old: old.to_owned(),
             columns,
             rows,
             size: new.size,
             sha256: hex(&new.sha256),
-            held,
+            held: Vec::new(),
             origin,
-            max_versions: self.config().max_versions,
-        })
+        };
+        for (dataset, latest) in found {
+            match self.following(ctx, project, (old, profile), &dataset, latest).await {
+                Ok(next) => replacement.held.push(Held { dataset, next }),
+                Err(error) => {
+                    self.give_up(replacement.staged()).await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(replacement)
+    }
+
+    /// What follows the latest version of a dataset, if that has the file.
+    async fn following(
+        &self,
+        ctx: &Ctx,
+        project: &Project,
+        (old, profile): (&str, Option<&Profile>),
+        dataset: &Dataset,
+        latest: Option<(i64, Vec<VersionFile>)>,
+    ) -> Result<Option<Next>> {
+        let resource = dataset.resource(project);
+        ctx.authorize(&DATASET_DELETE, &resource).await?;
+        ctx.authorize(&DATASET_WRITE, &resource).await?;
+        let Some((after, files)) = latest else { return Ok(None) };
+        let profile =
+            profile.ok_or_else(|| Error::internal("a file that was not looked through"))?;
+        let statistics = self.store_profile(project, profile.clone()).await?;
+        let others = files.iter().filter(|file| file.sha256 != old);
+        let others: Vec<BlobId> = others.map(|file| file.statistics).collect();
+        match self.with_others(project, profile, &others).await {
+            Ok(sums) => Ok(Some(Next { after, statistics, sums })),
+            Err(error) => {
+                self.objects().discard(statistics.blob).await;
+                Err(error)
+            }
+        }
     }
 
     /// The statistics of a file together with those of others; none if there are no others.

@@ -1,25 +1,28 @@
 //! What no executor can start, found before anything is written.
 
-use crate::{ExecutorError, Launch};
+use crate::Launch;
 
 /// The most ranks of one attempt.
-const MOST_RANKS: usize = 1024;
-/// The most bytes of one word of the command, or of one variable: the kernel's own limit.
-const LONGEST_WORD: usize = 128 * 1024 - 1;
+pub const MOST_RANKS: usize = 1024;
+/// The most bytes of one word of the command, or of one variable: the kernel's own limit
+/// less what executors write before it.
+const LONGEST_WORD: usize = 128 * 1024 - 64;
 
 /// The first thing that makes a launch impossible.
-pub(crate) fn launchable(launch: &Launch) -> Result<(), ExecutorError> {
-    let refuse = |what: String| Err(ExecutorError::Refused(what));
+pub(crate) fn refuses(launch: &Launch) -> Option<String> {
+    if let Some(image) = &launch.image {
+        return Some(format!("image: `{image}`: this executor starts programs, not containers"));
+    }
     if launch.command.first().is_none_or(String::is_empty) {
-        return refuse("command: is empty; the program comes first".to_owned());
+        return Some("command: is empty; the program comes first".to_owned());
     }
     if !(1..=MOST_RANKS).contains(&launch.ranks.len()) {
         let count = launch.ranks.len();
-        return refuse(format!("ranks: {count} were given, 1 to {MOST_RANKS} are allowed"));
+        return Some(format!("ranks: {count} were given, 1 to {MOST_RANKS} are allowed"));
     }
     for word in &launch.command {
         if word.contains('\0') || word.len() > LONGEST_WORD {
-            return refuse(format!(
+            return Some(format!(
                 "command: a word has a zero byte, or more than {LONGEST_WORD} bytes"
             ));
         }
@@ -32,20 +35,18 @@ pub(crate) fn launchable(launch: &Launch) -> Result<(), ExecutorError> {
         let named = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
             && name.bytes().next().is_some_and(|b| !b.is_ascii_digit());
         if !named {
-            return refuse(format!(
+            return Some(format!(
                 "env: `{name}` is no name of a variable: letters, digits and _, no digit first"
             ));
         }
         if value.contains('\0') || name.len() + value.len() + 2 > LONGEST_WORD {
-            return refuse(format!(
-                "env: {name} has a zero byte, or more than {LONGEST_WORD} bytes"
-            ));
+            return Some(format!("env: {name} has a zero byte, or more than {LONGEST_WORD} bytes"));
         }
     }
     if let Some(folder) = &launch.folder
         && !folder.is_absolute()
     {
-        return refuse(format!("folder: `{}` is not absolute", folder.display()));
+        return Some(format!("folder: `{}` is not absolute", folder.display()));
     }
-    Ok(())
+    None
 }

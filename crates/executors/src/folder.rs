@@ -3,24 +3,20 @@
 //! Must hold:
 //! - An attempt's folder appears whole, or not at all: it is filled under another name and renamed.
 //! - Of several that claim the same attempt, one succeeds.
-//! - A file written with [`put`] is seen whole, or as it was before.
+//! - What is wrong with one attempt concerns that attempt alone.
 //!
-//! Nothing is fsynced here but what [`put_durably`] writes: what is launched dies with the machine, and
-//! a folder that a power cut tore is an attempt that was lost.
+//! Nothing is fsynced here: what is launched dies with the machine, and a folder that a power cut tore
+//! is an attempt that was lost. The files within are those of [`plain`](crate::plain).
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use crate::plain::is_there;
+use crate::{AttemptId, ExecutorError, Observed, Phase};
 
-use crate::{AttemptId, ExecutorError};
-
-/// The most that is read of a file of ours.
-const LARGEST_RECORD: u64 = 64 << 20;
 const FILLING: &str = ".new-";
 const GOING: &str = ".gone-";
 
@@ -32,11 +28,19 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder where it is missing, and removes what killed processes left half done.
+    /// Makes the folder where it is missing, closes it to others, and removes what killed processes left
+    /// half done.
     pub(crate) fn open(path: &Path) -> Result<Self, ExecutorError> {
         let open = || -> io::Result<PathBuf> {
             DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-            path.canonicalize()
+            let path = path.canonicalize()?;
+            let mode = fs::metadata(&path)?.permissions().mode();
+            if mode & 0o077 != 0
+                && let Err(error) = fs::set_permissions(&path, fs::Permissions::from_mode(0o700))
+            {
+                tracing::warn!(path = %path.display(), %error, "others may read what jobs leave");
+            }
+            Ok(path)
         };
         let path = open().map_err(|error| away(path, &error))?;
         let folder = Self { path };
@@ -68,7 +72,8 @@ impl Folder {
     /// The folder of an attempt that must be there.
     pub(crate) fn known(&self, attempt: &AttemptId) -> Result<PathBuf, ExecutorError> {
         let folder = self.of(attempt);
-        if folder.is_dir() { Ok(folder) } else { Err(ExecutorError::Unknown(attempt.clone())) }
+        let is_folder = fs::symlink_metadata(&folder).is_ok_and(|about| about.is_dir());
+        if is_folder { Ok(folder) } else { Err(ExecutorError::Unknown(attempt.clone())) }
     }
 
     /// Makes the folder of an attempt with what `fill` puts into it; `None` if there is one.
@@ -78,7 +83,7 @@ impl Folder {
         fill: impl FnOnce(&Path) -> io::Result<T>,
     ) -> Result<Option<T>, ExecutorError> {
         let target = self.of(attempt);
-        if target.exists() {
+        if is_there(&target) {
             return Ok(None);
         }
         let filling = self.aside(FILLING, attempt);
@@ -88,7 +93,7 @@ impl Folder {
             match fs::rename(&filling, &target) {
                 Ok(()) => Ok(Some(filled)),
                 // Never empty, so that a rename onto it fails.
-                Err(error) if target.exists() => {
+                Err(error) if is_there(&target) => {
                     tracing::debug!(%attempt, %error, "claimed by another");
                     Ok(None)
                 }
@@ -111,8 +116,15 @@ impl Folder {
         let list = || -> io::Result<Vec<AttemptId>> {
             let mut found = Vec::new();
             for entry in fs::read_dir(&self.path)? {
-                let name = entry?.file_name().into_string().ok();
-                found.extend(name.and_then(AttemptId::new));
+                let entry = entry?;
+                let name = entry.file_name().into_string().ok();
+                let Some(attempt) = name.and_then(AttemptId::new) else { continue };
+                // Its own processes may have put something else in its place.
+                if !entry.file_type()?.is_dir() {
+                    let _ = fs::remove_file(entry.path());
+                    let _ = DirBuilder::new().mode(0o700).create(entry.path());
+                }
+                found.push(attempt);
             }
             Ok(found)
         };
@@ -140,85 +152,21 @@ pub(crate) fn log_name(rank: u32) -> String {
     format!("rank-{rank}.log")
 }
 
-/// Some bytes of a file from an offset on; none if there is no such file yet.
-pub(crate) fn read_part(path: &Path, from: u64, most: usize) -> Result<Vec<u8>, ExecutorError> {
-    let read = || -> io::Result<Vec<u8>> {
-        let mut file = match File::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other?,
-        };
-        file.seek(SeekFrom::Start(from))?;
-        let mut bytes = Vec::new();
-        file.take(most as u64).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    read().map_err(|error| away(path, &error))
-}
-
-/// A record of ours; `None` if it is not there or was torn by a power cut.
-pub(crate) fn get<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    let bytes = read_small(path)?.unwrap_or_default();
-    if bytes.is_empty() {
-        return Ok(None);
+/// What is told of an attempt that cannot be looked at now: that it goes on. It is asked for again, and to
+/// take it for lost would start it a second time beside itself.
+pub(crate) fn unreadable(
+    attempt: AttemptId,
+    error: &dyn std::fmt::Display,
+    isolation: &str,
+) -> Observed {
+    tracing::warn!(%attempt, %error, "an attempt cannot be looked at");
+    Observed {
+        attempt,
+        phase: Phase::Running,
+        started: None,
+        ended: None,
+        isolation: isolation.to_owned(),
     }
-    Ok(serde_json::from_slice(&bytes)
-        .map_err(|error| tracing::warn!(path = %path.display(), %error, "unreadable"))
-        .ok())
-}
-
-pub(crate) fn read_small(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other?,
-    };
-    let mut bytes = Vec::new();
-    file.take(LARGEST_RECORD).read_to_end(&mut bytes)?;
-    Ok(Some(bytes))
-}
-
-/// Writes a record so that others see all of it or nothing.
-pub(crate) fn put<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
-    write_aside(path, &serde_json::to_vec(record)?, 0o600).map(drop)
-}
-
-/// Writes a record that must not be there yet; `AlreadyExists` if it is.
-pub(crate) fn put_new<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
-    let bytes = serde_json::to_vec(record)?;
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(&bytes)
-}
-
-/// Writes a record so that it is there after a power cut as well.
-///
-/// It is renamed before it is synced: one commit of the file system's journal takes both, where syncing
-/// twice waits for two. A power cut in between may leave a torn record, and that is none.
-pub(crate) fn put_durably<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
-    let file = write_aside(path, &serde_json::to_vec(record)?, 0o600)?;
-    file.sync_all()?;
-    match path.parent() {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
-}
-
-/// A file that others see whole.
-pub(crate) fn put_bytes(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    write_aside(path, bytes, mode).map(drop)
-}
-
-fn write_aside(path: &Path, bytes: &[u8], mode: u32) -> io::Result<File> {
-    let aside = path.with_extension("part");
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&aside)?;
-    file.write_all(bytes)?;
-    fs::rename(&aside, path)?;
-    Ok(file)
-}
-
-/// Makes an empty file; whether it was there already does not matter.
-pub(crate) fn mark(path: &Path) -> io::Result<()> {
-    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -230,7 +178,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let here = Folder::open(folder.path()).unwrap();
         let attempt = AttemptId::new("job-1").unwrap();
-        let fill = |dir: &Path| put(&dir.join("launch.json"), &7);
+        let fill = |dir: &Path| crate::plain::put(&dir.join("launch.json"), &7);
         assert!(here.claim(&attempt, fill).unwrap().is_some());
         assert!(here.claim(&attempt, fill).unwrap().is_none());
         assert_eq!(here.attempts().unwrap(), std::slice::from_ref(&attempt));
@@ -253,13 +201,30 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_record_is_no_record() {
+    fn the_folder_is_closed_to_others() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("exit.json");
-        assert_eq!(get::<u32>(&path).unwrap(), None);
-        fs::write(&path, b"").unwrap();
-        assert_eq!(get::<u32>(&path).unwrap(), None);
-        put_durably(&path, &5).unwrap();
-        assert_eq!(get::<u32>(&path).unwrap(), Some(5));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let (open, new) = (folder.path().join("open"), folder.path().join("new/inner"));
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+        for path in [&open, &new] {
+            Folder::open(path).unwrap();
+            assert_eq!(mode(path), 0o700, "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn what_has_the_name_of_an_attempt_and_is_no_folder_becomes_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
+        let here = Folder::open(&root).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("exit"), "17").unwrap();
+        std::os::unix::fs::symlink(&outside, root.join("job-1")).unwrap();
+        let attempt = AttemptId::new("job-1").unwrap();
+        assert!(here.known(&attempt).is_err());
+        assert_eq!(here.attempts().unwrap(), std::slice::from_ref(&attempt));
+        assert!(!here.known(&attempt).unwrap().join("exit").exists());
+        assert!(outside.join("exit").exists());
     }
 }

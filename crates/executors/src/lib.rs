@@ -15,6 +15,7 @@ mod cgroup;
 mod check;
 mod folder;
 pub mod local;
+mod plain;
 mod process;
 pub mod ray;
 pub mod seam;
@@ -22,10 +23,11 @@ mod shared;
 pub mod shim;
 pub mod slurm;
 
+pub use check::MOST_RANKS;
 pub use local::LocalExecutor;
 pub use ray::{RayExecutor, RaySettings};
 pub use seam::{
-    AttemptId, End, Executor, ExecutorError, Launch, Limits, Notice, Observed, Phase, RankEnd,
-    RankPlace, Usage,
+    AttemptId, End, Executor, ExecutorError, Launch, Limits, Notice, Observed, Part, Phase,
+    RankEnd, RankPlace, Usage,
 };
 pub use slurm::{SlurmExecutor, SlurmSettings};

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 use crate::{AttemptId, Usage};
 
@@ -64,9 +64,39 @@ pub(crate) fn below(pid: Pid) -> Vec<Pid> {
     found
 }
 
+/// Whether a process is below another one.
+pub(crate) fn is_below(pid: Pid, above: Pid) -> bool {
+    let mut at = pid;
+    for _ in 0..MOST {
+        match parent(at) {
+            Some(parent) if parent == above => return true,
+            Some(parent) => at = parent,
+            None => return false,
+        }
+    }
+    false
+}
+
+fn parent(pid: Pid) -> Option<Pid> {
+    Pid::from_raw(stat(pid)?.get(1)?.parse().ok()?)
+}
+
+/// Kills a process if it is still the one that was meant: `is_meant` is asked while its id cannot become
+/// another's.
+pub(crate) fn kill(pid: Pid, is_meant: impl Fn(Pid) -> bool) {
+    let held = pidfd_open(pid, PidfdFlags::empty());
+    if !is_meant(pid) {
+        return;
+    }
+    let _ = match held {
+        Ok(held) => pidfd_send_signal(held, Signal::KILL),
+        // No descriptor is to be had: what is left running would be worse than the moment in between.
+        Err(_) => kill_process(pid, Signal::KILL),
+    };
+}
+
 /// The same on kernels that do not list children.
 fn below_by_parents(pid: Pid) -> Vec<Pid> {
-    let parent = |pid: Pid| Pid::from_raw(stat(pid)?.get(1)?.parse().ok()?);
     let pairs: Vec<(Pid, Pid)> = all().filter_map(|one| Some((one, parent(one)?))).collect();
     let mut found = vec![pid];
     let mut next = 0;
@@ -86,12 +116,19 @@ fn all() -> impl Iterator<Item = Pid> {
 
 /// The processes that carry an attempt's mark. Those of other users cannot be seen, and are not ours.
 pub(crate) fn marked(attempt: &AttemptId) -> Vec<Pid> {
+    all().filter(|pid| is_marked(*pid, attempt)).collect()
+}
+
+pub(crate) fn is_marked(pid: Pid, attempt: &AttemptId) -> bool {
     let wanted = format!("{MARK}={attempt}");
-    let carries = |pid: &Pid| {
-        let environment = fs::read(of(*pid, "environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
-    };
-    all().filter(carries).collect()
+    let environment = fs::read(of(pid, "environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
+}
+
+/// Whether a process is in a control group, by the last part of the group's name.
+pub(crate) fn is_in_group(pid: Pid, name: &str) -> bool {
+    let groups = fs::read_to_string(of(pid, "cgroup")).unwrap_or_default();
+    groups.lines().any(|line| line.rsplit('/').next() == Some(name))
 }
 
 /// What processes use now and have used, their ended children included.
@@ -168,12 +205,16 @@ mod tests {
         let pid = Pid::from_child(&child);
         assert!(below(getpid()).contains(&pid));
         assert!(below_by_parents(getpid()).contains(&pid));
+        assert!(is_below(pid, getpid()) && !is_below(getpid(), pid));
         assert_eq!(marked(&attempt), [pid]);
         assert!(start_time(pid).unwrap() >= start_time(getpid()).unwrap());
         assert!(usage(&[pid]).memory_bytes > 0);
         assert!(stacks(pid, 4).contains("sleep 30"));
-        child.kill().unwrap();
-        child.wait().unwrap();
+        // One that is not meant any more, although it has the id, is left alone.
+        kill(pid, |_| false);
+        assert!(child.try_wait().unwrap().is_none());
+        kill(pid, |pid| is_marked(pid, &attempt));
+        assert!(!child.wait().unwrap().success());
         assert!(start_time(pid).is_none());
     }
 

@@ -152,6 +152,13 @@ pub struct Usage {
     pub written_bytes: u64,
 }
 
+/// A part of an output: bytes as they were written, and where they stand in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    pub at: u64,
+    pub bytes: Vec<u8>,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ExecutorError {
     /// It can never be started like this.
@@ -167,6 +174,13 @@ pub enum ExecutorError {
 
 /// Blocking; each call returns within a bounded time. Called from several threads.
 pub trait Executor: fmt::Debug + Send + Sync {
+    /// Why [`Self::launch`] would refuse this for good, as far as that can be told without asking an engine:
+    /// images, too many ranks, a shape it cannot make. Nothing is looked up, so it may be asked before
+    /// anything is decided; `None` is no promise.
+    fn refuses(&self, _launch: &Launch) -> Option<String> {
+        None
+    }
+
     /// Starts an attempt, or finds the one that is there. Returns once it will be found again whatever
     /// happens to this process.
     fn launch(&self, launch: &Launch) -> Result<(), ExecutorError>;
@@ -187,7 +201,7 @@ pub trait Executor: fmt::Debug + Send + Sync {
     ) -> Result<Vec<u8>, ExecutorError>;
 
     /// The first offset from `from` on whose byte is still kept. Bytes before it were dropped from the
-    /// middle of a very long output; [`Self::output`] reads them as zeros.
+    /// middle of a very long output; [`Self::output`] reads them as zeros, [`Self::output_part`] skips them.
     fn output_start(
         &self,
         _attempt: &AttemptId,
@@ -195,6 +209,22 @@ pub trait Executor: fmt::Debug + Send + Sync {
         from: u64,
     ) -> Result<u64, ExecutorError> {
         Ok(from)
+    }
+
+    /// The next part of a rank's output that is kept, from an offset on: what was dropped is skipped, and no
+    /// part reaches across it. An empty one is the end of what there is.
+    ///
+    /// Of a very long output its beginning and its latest part are kept. Whoever copies an output copies
+    /// parts, and says where one does not begin where the last one ended.
+    fn output_part(
+        &self,
+        attempt: &AttemptId,
+        rank: u32,
+        from: u64,
+        most: usize,
+    ) -> Result<Part, ExecutorError> {
+        let at = self.output_start(attempt, rank, from)?;
+        Ok(Part { at, bytes: self.output(attempt, rank, at, most)? })
     }
 
     /// `None` where the engine does not tell.

@@ -3,12 +3,16 @@
 //! The engine's own scripts write there: `exit`, the truth about how an attempt ended, and the output of
 //! each rank. What the engine itself says is asked only where there is no `exit`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use crate::folder;
+use falaj_base::Secret;
+use zeroize::Zeroizing;
+
+use crate::plain;
 use crate::{End, RankEnd};
 
 /// By the engine's script, at the end.
@@ -21,6 +25,11 @@ pub(crate) const STOP: &str = "stop";
 /// No rank outlives the first failure longer. Engines need a second or two around it.
 pub(crate) const LONGEST_GANG_GRACE: Duration = Duration::from_millis(2_500);
 
+/// How often ends are looked for.
+const LOOK: Duration = Duration::from_millis(250);
+/// How soon an attempt is looked at again that has left an end which cannot be told yet.
+const AGAIN: Duration = Duration::from_millis(500);
+
 /// The end as it was written down.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Ending {
@@ -28,13 +37,15 @@ pub(crate) struct Ending {
     timed_out: bool,
     /// Its ranks were told to end, by whomever.
     told: bool,
+    /// The ranks that ended before anybody told them to.
+    untold: BTreeSet<u32>,
     pub(crate) ended: u64,
 }
 
 impl Ending {
     /// `None` as long as there is none, or only a part of it is to be seen.
     pub(crate) fn read(folder: &Path) -> io::Result<Option<Self>> {
-        let bytes = folder::read_small(&folder.join(EXIT))?;
+        let bytes = plain::read(&folder.join(EXIT), plain::RECORD)?;
         Ok(bytes.and_then(|bytes| Self::parse(&String::from_utf8_lossy(&bytes))))
     }
 
@@ -57,6 +68,9 @@ impl Ending {
                 }
                 ["timed-out"] => ending.timed_out = true,
                 ["told"] => ending.told = true,
+                ["untold", rank] => {
+                    ending.untold.insert(rank.parse().ok()?);
+                }
                 ["ended", at] => ending.ended = at.parse().ok()?,
                 _ => {}
             }
@@ -79,7 +93,11 @@ impl Ending {
         let failed = (0..ranks).map(of).filter(|(_, _, how)| *how != RankEnd::Exit(0));
         let first = failed.min_by_key(|(at, rank, _)| (*at, *rank));
         let last = self.ranks.values().map(|(_, at)| *at).max().unwrap_or(self.ended);
+        let untold = !self.told && (0..ranks).all(|rank| self.untold.contains(&rank));
         match (first, stopped) {
+            // They were done before they heard of it, whatever the clocks of machines say.
+            (None, Some(_)) if untold => End::Succeeded,
+            (None, Some(_)) if self.told => End::Stopped,
             (None, Some(told)) if last >= told => End::Stopped,
             // Told by others, it saved and ended well, but not because it was done.
             (None, None) if self.told => End::Lost,
@@ -94,17 +112,69 @@ impl Ending {
 
 /// The number in a small file.
 pub(crate) fn number(path: &Path) -> io::Result<Option<u64>> {
-    let bytes = folder::read_small(path)?;
+    let bytes = plain::read(path, plain::WORD)?;
     Ok(bytes.and_then(|bytes| String::from_utf8_lossy(&bytes).trim().parse().ok()))
 }
 
 /// Writes down that an attempt is told to stop; the first time counts.
 pub(crate) fn note_stop(folder: &Path) -> io::Result<()> {
     let path = folder.join(STOP);
-    if path.exists() {
+    if number(&path)?.is_some() {
         return Ok(());
     }
-    folder::put_bytes(&path, crate::shim::now().to_string().as_bytes(), 0o600)
+    plain::put_bytes(&path, crate::shim::now().to_string().as_bytes(), 0o600)
+}
+
+/// The attempts whose ends are waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Awaited {
+    folders: Vec<PathBuf>,
+    /// Some have left an end already, and what it means is not known yet.
+    again: bool,
+}
+
+impl Awaited {
+    pub(crate) fn add(&mut self, folder: PathBuf) {
+        if plain::is_there(&folder.join(EXIT)) {
+            self.again = true;
+        } else {
+            self.folders.push(folder);
+        }
+    }
+
+    /// Waits until one of them has left an end, or the time is up.
+    pub(crate) fn wait(awaited: &Mutex<Self>, at_most: Duration) {
+        let begun = Instant::now();
+        loop {
+            let (ended, at_most) = {
+                let awaited = awaited.lock().unwrap_or_else(PoisonError::into_inner);
+                let ended = awaited.folders.iter().any(|one| plain::is_there(&one.join(EXIT)));
+                (ended, if awaited.again { at_most.min(AGAIN) } else { at_most })
+            };
+            let left = at_most.saturating_sub(begun.elapsed());
+            if ended || left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
+    }
+}
+
+/// Variables as `NAME=value`, each with a zero byte after it: what a shell reads without interpreting it.
+pub(crate) fn variables<'a>(all: impl Iterator<Item = (&'a String, &'a str)>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (name, value) in all {
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.push(b'=');
+        bytes.extend_from_slice(value.as_bytes());
+        bytes.push(0);
+    }
+    bytes
+}
+
+/// The same of secrets.
+pub(crate) fn secret_variables(secrets: &BTreeMap<String, Secret>) -> Zeroizing<Vec<u8>> {
+    Zeroizing::new(variables(secrets.iter().map(|(name, value)| (name, value.expose()))))
 }
 
 /// A word as a shell reads it, whatever is in it.
@@ -148,6 +218,22 @@ mod tests {
             ),
             ("rank 0 exit 1 16\nrank 1 signal 15 20\nended 21\n", Some(15), Some(End::Stopped)),
             ("ended 21\n", Some(15), Some(End::Stopped)),
+            // Done before it was told, though its clock is ahead; and told, though its clock is behind.
+            (
+                "rank 0 exit 0 10\nuntold 0\nrank 1 exit 0 20\nuntold 1\nended 21\n",
+                Some(15),
+                Some(End::Succeeded),
+            ),
+            (
+                "rank 0 exit 0 10\nuntold 0\nrank 1 exit 0 11\ntold\nended 12\n",
+                Some(15),
+                Some(End::Stopped),
+            ),
+            (
+                "rank 0 exit 0 10\nuntold 0\nrank 1 exit 0 20\nended 21\n",
+                Some(15),
+                Some(End::Stopped),
+            ),
             // Never a success if it was told to end.
             ("rank 0 exit 0 10\nrank 1 exit 0 11\ntold\nended 12\n", None, Some(End::Lost)),
             (
@@ -158,6 +244,41 @@ mod tests {
         ] {
             assert_eq!(end(text, stopped), wanted, "{text}");
         }
+    }
+
+    #[test]
+    fn an_end_that_is_not_understood_yet_is_no_reason_to_look_all_the_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().join("attempt");
+        std::fs::create_dir(&here).unwrap();
+        let awaited = Mutex::new(Awaited::default());
+        awaited.lock().unwrap().add(here.clone());
+        plain::put_bytes(&here.join(EXIT), b"", 0o600).unwrap();
+        let begun = Instant::now();
+        Awaited::wait(&awaited, Duration::from_secs(30));
+        assert!(begun.elapsed() < Duration::from_millis(200), "its end is not noticed");
+        let again = Mutex::new(Awaited::default());
+        again.lock().unwrap().add(here);
+        let begun = Instant::now();
+        Awaited::wait(&again, Duration::from_secs(30));
+        assert!((AGAIN..Duration::from_secs(10)).contains(&begun.elapsed()));
+    }
+
+    #[test]
+    fn a_stop_is_noted_once_whatever_has_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().join("attempt");
+        std::fs::create_dir(&here).unwrap();
+        let outside = folder.path().join("outside");
+        std::fs::write(&outside, "no number").unwrap();
+        std::os::unix::fs::symlink(&outside, here.join(STOP)).unwrap();
+        assert_eq!(number(&here.join(STOP)).unwrap(), None);
+        note_stop(&here).unwrap();
+        let noted = number(&here.join(STOP)).unwrap();
+        assert!(noted.is_some());
+        note_stop(&here).unwrap();
+        assert_eq!(number(&here.join(STOP)).unwrap(), noted);
+        assert_eq!(std::fs::read_to_string(outside).unwrap(), "no number");
     }
 
     #[test]

@@ -83,6 +83,7 @@ pub static MIGRATIONS: &[Migration] = &[
     Migration { version: 11, name: "knowledge", sql: knowledge::store::SCHEMA },
     Migration { version: 12, name: "erased training sets", sql: training::store::ERASED },
     Migration { version: 13, name: "comparisons of both stores", sql: knowledge::watch::SCHEMA },
+    Migration { version: 14, name: "sets an erasure looked through", sql: erase::store::LOOKED },
 ];
 
 /// How far views were brought, before that was told of each store.

@@ -87,8 +87,8 @@ const NAMES: [(Scalar, &str); 9] = [
 const ALLOWED: &str = "bool, int32, int64, float32, float64, string, bytes, timestamp, date, \
                        decimal(PRECISION,SCALE) of up to 38 digits, or a list of one of them like \
                        list<int64>; not structs, maps or lists of lists";
-/// So many digits of a float are those that were written.
-const SURE_DIGITS: usize = 15;
+/// Decimals of so many digits are told apart by floats.
+const SURE_DIGITS: u32 = 15;
 /// From here on a float may stand for its neighbour: a whole number must then be written as one.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
@@ -138,7 +138,7 @@ impl Scalar {
                 let (digits, behind) = (of.precision(), of.scale());
                 let text = format!(
                     "a number of up to {digits} digits, {behind} of them behind the point, as text \
-                     like \"{}\" if it has more than {SURE_DIGITS} ({of})",
+                     like \"{}\" if that makes more than {SURE_DIGITS} in all ({of})",
                     of.shown(15)
                 );
                 return Cow::Owned(text);
@@ -165,18 +165,15 @@ impl Scalar {
     }
 }
 
-/// A decimal as text, or as a number whose digits are those that were written: JSON's numbers are
-/// floats, which tell no more than so many.
+/// A decimal as text, or as a number of JSON. Those with a point are floats, which tell decimals of so
+/// many digits apart and no more: one that could stand for another must be written as text.
 fn steps(json: &Json, of: Decimal) -> Option<i128> {
     match json {
         Json::String(text) => of.read(text),
         Json::Number(number) => {
-            let text = number.to_string();
-            let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
-            let digits = mantissa.trim_start_matches(['-', '0', '.']).trim_end_matches('0');
-            let count = digits.bytes().filter(u8::is_ascii_digit).count();
-            let exact = number.is_i64() || number.is_u64() || count <= SURE_DIGITS;
-            exact.then(|| of.read(&text)).flatten()
+            let exact = number.is_i64() || number.is_u64();
+            let steps = of.read(&number.to_string())?;
+            (exact || steps.unsigned_abs() < 10_u128.pow(SURE_DIGITS)).then_some(steps)
         }
         _ => None,
     }
@@ -570,6 +567,8 @@ pub(crate) mod tests {
             ("decimal(10,2)", "\"12.5\"", "\"12.50\""),
             ("decimal(10,2)", "12.1", "\"12.10\""),
             ("decimal(10,2)", "7", "\"7.00\""),
+            ("decimal(18,2)", "-9999999999999.99", "\"-9999999999999.99\""),
+            ("decimal(38,18)", "0.0001", "\"0.000100000000000000\""),
             ("decimal(38,2)", "9223372036854775807", "\"9223372036854775807.00\""),
             ("list<date>", "[\"2026-03-30\"]", "[\"2026-03-30\"]"),
             ("list<int64>", "[1, 2]", "[1,2]"),
@@ -599,8 +598,13 @@ pub(crate) mod tests {
             ("date", "20000", "df.x[3]"),
             ("decimal(10,2)", "\"12.505\"", "df.x[3]"),
             ("decimal(3,2)", "\"12.5\"", "df.x[3]"),
-            // A float that has more digits than it tells.
+            // Floats that have more digits than they tell, in the value or in what was written.
             ("decimal(38,20)", "0.1234567890123456789", "df.x[3]"),
+            ("decimal(38,0)", "100000000000000000000001", "df.x[3]"),
+            ("decimal(38,0)", "1e23", "df.x[3]"),
+            ("decimal(38,18)", "12.100000000000000001", "df.x[3]"),
+            ("decimal(38,18)", "-12.1", "df.x[3]"),
+            ("decimal(18,2)", "10000000000000.01", "df.x[3]"),
             ("decimal(10,2)", "true", "df.x[3]"),
             ("list<int64>", "5", "df.x[3]"),
             ("list<int64>", "[1, null]", "df.x[3][1]"),

@@ -51,7 +51,9 @@ fn code_of<'m>(maps: &'m str, program: &'m str) -> impl Iterator<Item = (usize, 
 #[allow(unsafe_code, reason = "advice about memory is given by address")]
 fn release(start: usize, length: usize) {
     let start = std::ptr::with_exposed_provenance_mut::<c_void>(start);
-    // SAFETY: a private mapping of a file that cannot be written is the same after being read again.
+    // SAFETY: a private mapping of a file that cannot be written is the same after being read again,
+    // as long as nobody has changed its pages in memory. The program's own code is independent of where
+    // it is mapped, so the loader changes none; a debugger that set breakpoints this early loses them.
     if let Err(error) = unsafe { madvise(start, length, Advice::LinuxDontNeed) } {
         tracing::debug!(%error, "code of the start stays mapped");
     }

@@ -22,7 +22,12 @@ pub fn steps(text: &str, precision: u8, scale: i8) -> Option<i128> {
 pub fn named(text: &str) -> Option<(u8, i8)> {
     let inner = text.strip_prefix("decimal(")?.strip_suffix(')')?;
     let (precision, scale) = inner.split_once(',')?;
-    let (precision, scale): (u8, i8) = (precision.trim().parse().ok()?, scale.trim().parse().ok()?);
+    let (precision, scale) = (precision.trim(), scale.trim());
+    // Numbers may have a sign elsewhere.
+    if ![precision, scale].iter().all(|text| text.bytes().all(|digit| digit.is_ascii_digit())) {
+        return None;
+    }
+    let (precision, scale): (u8, i8) = (precision.parse().ok()?, scale.parse().ok()?);
     let fits = (1..=38).contains(&precision) && scale >= 0 && scale.unsigned_abs() <= precision;
     fits.then_some((precision, scale))
 }
@@ -53,7 +58,15 @@ mod tests {
         assert_eq!(steps(&"9".repeat(38), 38, 0), Some(10_i128.pow(38) - 1));
         assert_eq!(steps(&"9".repeat(60), 38, 0), None);
         assert_eq!(named("decimal(10, 2)"), Some((10, 2)));
-        for wrong in ["decimal(39,0)", "decimal(2,3)", "decimal(5)", "decimal(5,-1)", "money"] {
+        for wrong in [
+            "decimal(39,0)",
+            "decimal(2,3)",
+            "decimal(5)",
+            "decimal(5,-1)",
+            "decimal(+5,2)",
+            "decimal(,)",
+            "money",
+        ] {
             assert_eq!(named(wrong), None, "{wrong}");
         }
     }

@@ -6,6 +6,7 @@
 //! - Before a row group is read, the headers of the pages of the wanted columns were walked
 //!   through: no page unpacks to more than a limit, nor to more than it says, and no column has more
 //!   values than a limit.
+//! - A file whose bytes cannot be had is not taken for a damaged one: the error is that of the place.
 //! - The Arrow schema that some writers put into a file is not read; Parquet's own says it all.
 //! - The Parquet library asserts some things that only hold for a well-made file. Such an assertion
 //!   is a fault of the file like any other, never the end of the thread that reads it.
@@ -67,9 +68,12 @@ pub struct Part {
 impl Table {
     pub fn open(source: impl Into<Source>, limits: Limits) -> Result<Self> {
         let source = source.into();
-        footer::check(&source, &limits)?;
-        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata = guarded(|| ArrowReaderMetadata::load(&source, options).map_err(unreadable))?;
+        let load = || {
+            footer::check(&source, &limits)?;
+            let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+            guarded(|| ArrowReaderMetadata::load(&source, options).map_err(unreadable))
+        };
+        let metadata = load().map_err(|error| source.blamed(error))?;
         check_groups(&metadata, &limits)?;
         let fields = metadata.schema().fields().iter().map(|field| arrow::field(field)).collect();
         Ok(Self { source, metadata, fields, limits })
@@ -252,7 +256,7 @@ impl Iterator for Records {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let step = guarded(|| self.step());
+        let step = guarded(|| self.step()).map_err(|error| self.table.source.blamed(error));
         if step.is_err() {
             (self.current, self.groups) = (None, VecDeque::new());
         }

@@ -51,9 +51,10 @@ pub struct TrainingConfig {
     /// How often a task whose node or process vanished is started again.
     #[schemars(range(max = 1000))]
     pub max_losses: u32,
-    /// How long the token of a job works that has no time limit.
+    /// How long the token of a start works that has no time limit, unless it is renewed: that is done
+    /// for as long as the start goes on.
     pub token_life: HumanDuration,
-    /// The most of a rank's output that is kept.
+    /// The most of a rank's output that is kept: of a longer one, its beginning and its end.
     pub max_log: ByteSize,
     /// How long decisions are kept, for `falaj job why`.
     pub keep_decisions: HumanDuration,
@@ -79,8 +80,8 @@ impl Default for TrainingConfig {
             gang_grace: HumanDuration::from_secs(5),
             hang_after: HumanDuration::from_mins(2),
             max_losses: 3,
-            token_life: HumanDuration::from_days(30),
-            max_log: ByteSize::gib(1),
+            token_life: HumanDuration::from_days(1),
+            max_log: ByteSize::mib(256),
             keep_decisions: HumanDuration::from_days(30),
             prices: PriceBook::default(),
         }
@@ -162,8 +163,8 @@ pub struct PoolConfig {
     pub name: Name,
     #[serde(default)]
     pub kind: PoolKind,
-    /// A folder that this server and all nodes see under the same path; one below the data folder if
-    /// absent.
+    /// A folder that this server and all nodes see under the same path. Slurm and Ray need one, outside
+    /// of the data folder: whoever runs jobs there sees all of it.
     #[serde(default)]
     pub folder: Option<PathBuf>,
     /// Ray's dashboard, such as `http://ray-head:8265`.
@@ -187,7 +188,8 @@ pub struct PoolConfig {
     pub account: Option<String>,
     #[serde(default)]
     pub qos: Option<String>,
-    /// Tenants whose contributors may use it; all if absent.
+    /// Tenants whose contributors may use it. Slurm and Ray need it: jobs of all of them run there as
+    /// one user, and are not kept apart.
     #[serde(default)]
     pub tenants: Option<Vec<Name>>,
     #[serde(default)]
@@ -233,6 +235,37 @@ pub struct NodeConfig {
 
 fn one() -> u32 {
     1
+}
+
+impl PoolConfig {
+    /// What an engine of others needs and is not there. All its jobs run as one user, so who may use
+    /// it, and what that user sees, is said and not guessed.
+    fn lacks(&self) -> Option<(&'static str, String)> {
+        let kind = match self.kind {
+            PoolKind::Local => return None,
+            kind => kind.as_str(),
+        };
+        if self.tenants.is_none() {
+            let text = format!(
+                "is absent; a {kind} pool names the tenants that may use it, because it does not keep \
+                 their jobs apart"
+            );
+            return Some(("tenants", text));
+        }
+        match &self.folder {
+            None => {
+                let text = format!(
+                    "is absent; a {kind} pool needs a folder that its nodes see, outside of the data \
+                     folder"
+                );
+                Some(("folder", text))
+            }
+            Some(folder) if !folder.is_absolute() => {
+                Some(("folder", format!("is `{}`; a path from / on is needed", folder.display())))
+            }
+            Some(_) => None,
+        }
+    }
 }
 
 /// A secret that jobs may have in their environment, read from a file when they start.
@@ -285,6 +318,9 @@ impl TrainingConfig {
             if pool.kind == PoolKind::Ray && pool.url.is_none() {
                 return bad(field("url"), "is absent; ray needs it".to_owned());
             }
+            if let Some((what, text)) = pool.lacks() {
+                return bad(field(what), text);
+            }
             for node in &pool.node {
                 let fits = node.cpu.is_finite() && (0.001..=4096.0).contains(&node.cpu);
                 if !fits || node.gpus > MAX_GPUS {
@@ -326,5 +362,23 @@ mod tests {
             serde_json::from_str(r#"{"name": "hpc", "kind": "slurm"}"#).unwrap();
         let config = TrainingConfig { pool: vec![empty], ..TrainingConfig::default() };
         assert_eq!(config.check().unwrap_err().field(), Some("training.pool[0].node"));
+    }
+
+    #[test]
+    fn an_engine_of_others_says_who_may_use_it_and_where_its_folder_is() {
+        let check = |more: &str| {
+            let text = format!(
+                r#"{{"name": "hpc", "kind": "slurm", {more}
+                    "node": [{{"name": "a", "cpu": 1.0, "memory": "1GiB"}}]}}"#
+            );
+            let pool: PoolConfig = serde_json::from_str(&text).unwrap();
+            let config = TrainingConfig { pool: vec![pool], ..TrainingConfig::default() };
+            config.check().map_err(|error| error.field().unwrap_or_default().to_owned())
+        };
+        let (tenants, folder) = ("training.pool[0].tenants", "training.pool[0].folder");
+        assert_eq!(check(r#""folder": "/shared","#).unwrap_err(), tenants);
+        assert_eq!(check(r#""tenants": ["a"],"#).unwrap_err(), folder);
+        assert_eq!(check(r#""tenants": ["a"], "folder": "shared","#).unwrap_err(), folder);
+        check(r#""tenants": [], "folder": "/shared","#).unwrap();
     }
 }

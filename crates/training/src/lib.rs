@@ -11,6 +11,7 @@
 //! | [`log`] | output, followed and kept |
 //! | [`cost`] | what was used and what it cost |
 //! | `tracked` | jobs as runs |
+//! | `renew` | tokens of starts that go on |
 //! | `judge` | whether a job could ever run |
 //!
 //! Must hold:
@@ -32,10 +33,11 @@ pub mod log;
 pub mod name;
 pub mod pool;
 pub mod queue;
+mod renew;
 mod secret;
 mod tracked;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -64,6 +66,7 @@ pub static MIGRATIONS: &[Migration] = &[
     Migration { version: 2, name: "queues", sql: queue::store::SCHEMA },
     Migration { version: 3, name: "inbox", sql: live::inbox::SCHEMA },
     Migration { version: 4, name: "checkpoints", sql: checkpoint::store::SCHEMA },
+    Migration { version: 5, name: "costs", sql: cost::INDEX },
 ];
 
 /// What the domain stands on.
@@ -102,6 +105,10 @@ struct Inner {
     live: Live,
     judge: Mutex<Option<Judge>>,
     counted: Mutex<Counted>,
+    /// What jobs with a budget have cost, and when that was added up.
+    spent: Mutex<HashMap<name::JobId, (Timestamp, f64)>>,
+    /// Starts of which a large checkpoint is being checked.
+    checking: Mutex<HashSet<name::StartId>>,
     reach: OnceLock<Reach>,
 }
 
@@ -134,6 +141,8 @@ impl Training {
             live: Live::default(),
             judge: Mutex::new(None),
             counted: Mutex::default(),
+            spent: Mutex::default(),
+            checking: Mutex::default(),
             reach: OnceLock::new(),
         }))
     }
@@ -192,6 +201,14 @@ impl Training {
         self.0.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn spent(&self) -> MutexGuard<'_, HashMap<name::JobId, (Timestamp, f64)>> {
+        self.0.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn checking(&self) -> MutexGuard<'_, HashSet<name::StartId>> {
+        self.0.checking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn reach(&self) -> Option<&Reach> {
         self.0.reach.get()
     }
@@ -229,6 +246,7 @@ pub fn module(training: &Training, places: &Places) -> Module {
         .routes(cost::http::routes(service, places.clone()))
         .worker(live::worker(training))
         .worker(live::forgetter(training))
+        .worker(renew::worker(training))
 }
 
 /// Runs work that may block where it may.

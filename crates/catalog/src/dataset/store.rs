@@ -1,5 +1,7 @@
 //! Datasets in the database.
 
+use std::collections::BTreeSet;
+
 use falaj_base::{Error, ProjectId, Result, TenantId, Timestamp};
 use falaj_store::db::{Row, Tx, params};
 
@@ -45,6 +47,16 @@ const COLUMNS: &str = "id, name, about, latest, created_at, created_by, updated_
 /// What is held by whoever changes a dataset.
 pub(crate) fn lock(tx: &mut Tx<'_>, id: &DatasetId) -> Result<()> {
     tx.lock(&format!("dataset/{id}"))
+}
+
+/// What is held by whoever makes files, by their SHA-256, those of a dataset, or takes them away from all
+/// that have them. It comes before the lock of a dataset.
+pub(crate) fn lock_files(tx: &mut Tx<'_>, project: ProjectId, files: &[&str]) -> Result<()> {
+    let files: BTreeSet<_> = files.iter().collect();
+    for sha256 in files {
+        tx.lock(&format!("dataset-file/{project}/{sha256}"))?;
+    }
+    Ok(())
 }
 
 /// What is held by whoever makes a name one of a dataset, or no longer one.

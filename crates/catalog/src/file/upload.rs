@@ -213,9 +213,11 @@ impl Datasets {
         let (columns, rows) = (columns_of(table.schema()), table.rows());
         let (ctx, resource) = (ctx.clone(), dataset.resource(project));
         let staged = [file.blob, statistics.blob];
+        let of = project.id;
         let write = move |tx: &mut Tx<'_>| {
-            datasets::lock(tx, &dataset.id)?;
             let sha256 = hex(&file.sha256);
+            datasets::lock_files(tx, of, &[&sha256])?;
+            datasets::lock(tx, &dataset.id)?;
             let had = store::known_files(tx, &dataset.id, std::slice::from_ref(&sha256))?;
             let known = had.contains_key(&sha256);
             let kept = match had.into_values().next() {

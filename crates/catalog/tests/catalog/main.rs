@@ -5,5 +5,6 @@
 mod diffs;
 mod files;
 mod kept;
+mod replaced;
 mod versions;
 mod world;

@@ -16,7 +16,7 @@ use falaj_catalog::{Datasets, DatasetsConfig};
 use falaj_governance::audit::ReadLog;
 use falaj_governance::epoch::{self, Epoch};
 use falaj_governance::residency::{self, Residency};
-use falaj_governance::tenancy::{self, Tenancy};
+use falaj_governance::tenancy::{self, Project, Tenancy};
 use falaj_mlflow::{Places, edge};
 use falaj_store::db::{DatabaseConfig, Db, Tx};
 use falaj_store::objects::{Objects, ObjectsConfig};
@@ -35,6 +35,7 @@ pub(crate) struct World {
     pub(crate) db: Db,
     pub(crate) objects: Objects,
     pub(crate) datasets: Datasets,
+    tenancy: Tenancy,
     router: Router,
     _folder: tempfile::TempDir,
 }
@@ -101,7 +102,12 @@ impl World {
             .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.handler))
             .layer(axum::middleware::from_fn(edge::speak));
         let router = Router::new().fallback_service(router);
-        Self { clock, db, objects, datasets, router, _folder: folder }
+        Self { clock, db, objects, datasets, tenancy, router, _folder: folder }
+    }
+
+    pub(crate) async fn project(&self) -> Project {
+        let default = Name::new("default").unwrap();
+        self.tenancy.project(&Ctx::system("test"), &default, &default).await.unwrap()
     }
 
     /// Removes the row of the project, if nothing holds it.
@@ -230,6 +236,12 @@ impl World {
 
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
         let read = move |tx: &mut Tx<'_>| tx.query_one(sql, &[])?.get("n");
+        self.db.read(read).await.unwrap()
+    }
+
+    /// The text `t` that is found.
+    pub(crate) async fn text(&self, sql: &'static str) -> String {
+        let read = move |tx: &mut Tx<'_>| tx.query_one(sql, &[])?.get("t");
         self.db.read(read).await.unwrap()
     }
 

@@ -1,6 +1,6 @@
 //! `falaj job`: what was submitted, why it waits, what it says, what it saved.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -284,6 +284,8 @@ const PIECE: usize = 1 << 20;
 /// A piece of output, and what the server says with it.
 struct Piece {
     bytes: Vec<u8>,
+    /// Where it begins: later than asked for if a part is not kept.
+    start: u64,
     attempt: u32,
     done: bool,
     over: bool,
@@ -312,9 +314,10 @@ async fn piece(
         value.unwrap_or_default().to_owned()
     };
     let attempt = header("x-falaj-attempt").parse().unwrap_or(0);
+    let start = header("x-falaj-log-start").parse().unwrap_or(offset);
     let done = header("x-falaj-log-done") == "true";
     let over = is_over(&header("x-falaj-state"));
-    Ok(Piece { bytes: bounded(response, 2 * PIECE).await?, attempt, done, over })
+    Ok(Piece { bytes: bounded(response, 2 * PIECE).await?, start, attempt, done, over })
 }
 
 async fn show(
@@ -331,7 +334,8 @@ async fn show(
         if piece.bytes.is_empty() {
             return Ok(());
         }
-        offset += piece.bytes.len() as u64;
+        tell_gap(offset, piece.start);
+        offset = piece.start.max(offset) + piece.bytes.len() as u64;
         attempt = Some(piece.attempt);
         print(&piece.bytes)?;
     }
@@ -347,8 +351,11 @@ pub(super) async fn follow(
     let (mut attempt, mut offset) = (None, 0);
     loop {
         let found = piece(client, place, job, whom, (attempt, offset), Some(WAIT)).await?;
+        if !found.bytes.is_empty() {
+            tell_gap(offset, found.start);
+            offset = found.start.max(offset) + found.bytes.len() as u64;
+        }
         print(&found.bytes)?;
-        offset += found.bytes.len() as u64;
         if found.attempt > 0 {
             attempt = Some(found.attempt);
         }
@@ -369,8 +376,39 @@ pub(super) async fn follow(
 
 fn print(bytes: &[u8]) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(bytes)?;
+    if out.is_terminal() {
+        out.write_all(&tame(bytes))?;
+    } else {
+        out.write_all(bytes)?;
+    }
     out.flush().map_err(Failure::from)
+}
+
+/// Bytes for a terminal: what would steer it is shown instead. It may be the output of others.
+fn tame(bytes: &[u8]) -> Vec<u8> {
+    let mut tamed = Vec::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b'\n' | b'\r' | b'\t' => tamed.push(byte),
+            0..=0x1f => tamed.extend([b'^', byte + 0x40]),
+            0x7f => tamed.extend(b"^?"),
+            // Such a character of two bytes steers as well.
+            0x80..=0x9f if tamed.last() == Some(&0xc2) => {
+                tamed.pop();
+                tamed.push(b'?');
+            }
+            _ => tamed.push(byte),
+        }
+    }
+    tamed
+}
+
+/// Tells that a part of an output is not there any more.
+fn tell_gap(expected: u64, start: u64) {
+    if start > expected {
+        let text = format!("falaj: {} bytes of the output were not kept\n", start - expected);
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    }
 }
 
 fn is_over(state: &str) -> bool {
@@ -410,4 +448,15 @@ pub(super) async fn over(
     let code = starts.iter().rev().find_map(|start| start["exit_code"].as_u64());
     let code = code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
     Err(Failure::of_command(code.unwrap_or(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_does_not_steer_the_terminal() {
+        let bytes = "\u{1b}]0;title\u{7}\tplain é\r\n\u{7f}\u{9b}2J".as_bytes();
+        assert_eq!(tame(bytes), "^[]0;title^G\tplain é\r\n^??2J".as_bytes());
+    }
 }

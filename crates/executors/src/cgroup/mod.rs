@@ -12,10 +12,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::process::field;
+use crate::process::{self, field};
 use crate::{AttemptId, Limits, Usage};
 
 /// Where shims live in version 2, which allows no processes beside groups with limits.
@@ -178,8 +178,10 @@ impl Group {
             let _ = fs::write(folder.join("cgroup.kill"), "1");
         }
         let inside = self.processes();
+        let folders = self.folders();
+        let name = folders.first().and_then(|folder| folder.file_name()?.to_str());
         for pid in &inside {
-            let _ = kill_process(*pid, Signal::KILL);
+            process::kill(*pid, |pid| name.is_some_and(|name| process::is_in_group(pid, name)));
         }
         !inside.is_empty()
     }

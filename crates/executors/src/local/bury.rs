@@ -1,29 +1,28 @@
-//! Ending an attempt whose shim is gone: nothing of it may go on, and its end is written down.
+//! Ending an attempt whose shim is gone: nothing of it may go on, and then its end is written down.
 
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, kill_process};
-
 use crate::cgroup::Group;
 use crate::shim::record::{EXIT, Exit, Kept, State};
-use crate::{AttemptId, End, folder, process, shim};
+use crate::{AttemptId, End, plain, process, shim};
 
-/// How long what was left is waited for.
-const CLEAR: Duration = Duration::from_secs(10);
-
-/// Kills what an attempt has left and records it as lost. The caller holds its lock.
+/// Kills what an attempt has left and records it as lost; `None` if some of it is still there after
+/// `patience`, and then there is no end yet. The caller holds its lock.
 pub(super) fn lost(
     folder: &Path,
     attempt: &AttemptId,
     kept: Option<&Kept>,
     state: Option<&State>,
-) -> io::Result<Exit> {
+    patience: Duration,
+) -> io::Result<Option<Exit>> {
     let groups: Vec<Group> = kept.map_or(Vec::new(), |kept| {
         (0..kept.ranks.len()).filter_map(|rank| kept.plan.group(attempt, rank)).collect()
     });
-    clear(attempt, &groups);
+    if !clear(attempt, &groups, patience) {
+        return Ok(None);
+    }
     groups.iter().for_each(Group::remove);
     let exit = Exit {
         end: End::Lost,
@@ -33,25 +32,25 @@ pub(super) fn lost(
         isolation: state.map_or_else(|| "none".to_owned(), |state| state.isolation.clone()),
         usage: None,
     };
-    folder::put_durably(&folder.join(EXIT), &exit)?;
-    Ok(exit)
+    plain::put_durably(&folder.join(EXIT), &exit)?;
+    Ok(Some(exit))
 }
 
 /// By group, which nothing leaves, and by mark, which a process would have to remove itself.
-fn clear(attempt: &AttemptId, groups: &[Group]) {
-    let until = Instant::now() + CLEAR;
+fn clear(attempt: &AttemptId, groups: &[Group], patience: Duration) -> bool {
+    let until = Instant::now() + patience;
     loop {
         let inside = groups.iter().filter(|group| group.kill()).count();
         let marked = process::marked(attempt);
         for pid in &marked {
-            let _ = kill_process(*pid, Signal::KILL);
+            process::kill(*pid, |pid| process::is_marked(pid, attempt));
         }
         if inside == 0 && marked.is_empty() {
-            return;
+            return true;
         }
         if Instant::now() >= until {
             tracing::warn!(%attempt, "processes are left that cannot be killed");
-            return;
+            return false;
         }
         std::thread::sleep(Duration::from_millis(5));
     }

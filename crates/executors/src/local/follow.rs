@@ -2,7 +2,7 @@
 //!
 //! All of it is there to be faster; an attempt that is not in it is found by its folder.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::Child;
@@ -29,6 +29,8 @@ pub(super) struct Followed {
 struct Known {
     alive: HashMap<AttemptId, Alive>,
     ended: HashMap<AttemptId, Observed>,
+    /// Attempts whose shim is gone and of which processes are left that the kernel does not let go of.
+    stuck: HashSet<AttemptId>,
     /// Shims that this process started; they stay zombies until they are waited for.
     children: Vec<Child>,
 }
@@ -76,12 +78,17 @@ impl Followed {
         if !same(pid) {
             return;
         }
+        let mut known = self.known();
+        // Whoever looked in the meantime has found its end, and nobody looks whether it lives any more.
+        if known.ended.contains_key(attempt) {
+            return;
+        }
         let added =
             epoll::add(&self.ends, &shim, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
         if let Err(error) = added {
             tracing::warn!(%attempt, %error, "an end will be noticed late");
         }
-        self.known().alive.insert(attempt.clone(), Alive { shim, state, looked: None });
+        known.alive.insert(attempt.clone(), Alive { shim, state, looked: None });
     }
 
     /// Whether a shim is known to live. One that has just gone is no longer followed.
@@ -89,8 +96,8 @@ impl Followed {
         let mut known = self.known();
         let Some(alive) = known.alive.get(attempt) else { return false };
         let gone = is_ready(&alive.shim);
-        if gone && let Some(alive) = known.alive.remove(attempt) {
-            let _ = epoll::delete(&self.ends, &alive.shim);
+        if gone {
+            self.leave(&mut known, attempt);
         }
         !gone
     }
@@ -121,11 +128,33 @@ impl Followed {
     }
 
     pub(super) fn end(&self, observed: &Observed) {
-        self.known().ended.insert(observed.attempt.clone(), observed.clone());
+        let mut known = self.known();
+        known.ended.insert(observed.attempt.clone(), observed.clone());
+        known.stuck.remove(&observed.attempt);
+        self.leave(&mut known, &observed.attempt);
     }
 
     pub(super) fn forget(&self, attempt: &AttemptId) {
-        self.known().ended.remove(attempt);
+        let mut known = self.known();
+        known.ended.remove(attempt);
+        known.stuck.remove(attempt);
+        self.leave(&mut known, attempt);
+    }
+
+    /// Follows a shim no longer: one that is gone would wake every wait from now on.
+    fn leave(&self, known: &mut Known, attempt: &AttemptId) {
+        if let Some(alive) = known.alive.remove(attempt) {
+            let _ = epoll::delete(&self.ends, &alive.shim);
+        }
+    }
+
+    /// Notes that an attempt cannot be buried yet.
+    pub(super) fn is_stuck_now(&self, attempt: &AttemptId) {
+        self.known().stuck.insert(attempt.clone());
+    }
+
+    pub(super) fn was_stuck(&self, attempt: &AttemptId) -> bool {
+        self.known().stuck.contains(attempt)
     }
 
     /// Waits for the shims that this process started and that are gone.
@@ -152,4 +181,60 @@ fn is_ready(shim: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(shim, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{End, Phase};
+    use std::process::Command;
+
+    fn ended(attempt: &AttemptId) -> Observed {
+        Observed {
+            attempt: attempt.clone(),
+            phase: Phase::Ended(End::Succeeded),
+            started: None,
+            ended: Some(1),
+            isolation: String::new(),
+        }
+    }
+
+    fn short() -> Child {
+        Command::new("true").spawn().unwrap()
+    }
+
+    /// Whether a wait is a wait: nothing that is known to have ended wakes it.
+    fn waits(followed: &Followed) -> bool {
+        let begun = Instant::now();
+        followed.wait(Duration::from_millis(200));
+        begun.elapsed() >= Duration::from_millis(150)
+    }
+
+    #[test]
+    fn an_end_that_is_found_before_its_shim_is_followed_wakes_nobody() {
+        let followed = Followed::new().unwrap();
+        let attempt = AttemptId::new("job-1").unwrap();
+        followed.end(&ended(&attempt));
+        followed.add_child(&attempt, short());
+        assert!(waits(&followed));
+        assert!(followed.known().alive.is_empty());
+    }
+
+    #[test]
+    fn an_end_that_is_found_after_wakes_nobody_either() {
+        let attempt = AttemptId::new("job-1").unwrap();
+        for forgotten in [false, true] {
+            let followed = Followed::new().unwrap();
+            followed.add_child(&attempt, short());
+            followed.wait(Duration::from_secs(10));
+            assert!(!waits(&followed), "its end is not noticed");
+            if forgotten {
+                followed.forget(&attempt);
+            } else {
+                followed.end(&ended(&attempt));
+            }
+            assert!(waits(&followed));
+            assert!(followed.known().alive.is_empty());
+        }
+    }
 }

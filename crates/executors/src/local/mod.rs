@@ -12,17 +12,19 @@ mod follow;
 mod stacks;
 mod start;
 
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
+use rustix::fs::{SeekFrom, seek};
 
 use crate::cgroup::Plan;
 use crate::folder::{self, Folder, away};
-use crate::seam::{AttemptId, Executor, ExecutorError, Launch, Notice, Observed, Phase, Usage};
+use crate::plain;
+use crate::seam::{
+    AttemptId, Executor, ExecutorError, Launch, Notice, Observed, Part, Phase, Usage,
+};
 use crate::shim::record::{
     CONTROL, EXIT, Exit, KILL, Kept, LAUNCH, STATE, STOP, State, TOLD_CHECKPOINT, TOLD_KILL,
     TOLD_STOP,
@@ -37,6 +39,8 @@ const LOG_LIMIT: u64 = 256 << 20;
 const SMALLEST_LOG_LIMIT: u64 = 64 << 10;
 /// How long a launch waits for another one of the same attempt that is under way.
 const UNDER_WAY: Duration = Duration::from_secs(5);
+/// How long what a dead shim has left is waited for, the first time. After that it is only looked at.
+const CLEAR: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub struct LocalExecutor {
@@ -89,7 +93,7 @@ impl LocalExecutor {
         let until = Instant::now() + UNDER_WAY;
         loop {
             let lock = Lock::take(&folder).map_err(|error| away(&folder, &error))?;
-            if folder.join(EXIT).exists() || folder.join(STATE).exists() {
+            if plain::is_there(&folder.join(EXIT)) || plain::is_there(&folder.join(STATE)) {
                 return Ok(TakeOver::Started);
             }
             match lock {
@@ -121,38 +125,50 @@ impl LocalExecutor {
     /// What there is of an attempt now. One whose shim is gone is buried.
     fn look(&self, attempt: &AttemptId) -> Result<Found, ExecutorError> {
         let folder = self.folder.of(attempt);
-        let failed = |error: std::io::Error| away(&folder, &error);
+        let failed = |error: io::Error| away(&folder, &error);
         if self.followed.is_alive(attempt) {
-            let state = self.followed.state(attempt, || folder::get(&folder.join(STATE)));
+            let state =
+                self.followed.state(attempt, || plain::get(&folder.join(STATE), plain::RECORD));
             return Ok(Found::Alive(state.map_err(failed)?));
         }
-        if let Some(exit) = folder::get(&folder.join(EXIT)).map_err(failed)? {
+        if let Some(exit) = plain::get(&folder.join(EXIT), plain::RECORD).map_err(failed)? {
             return Ok(Found::Ended(exit));
         }
         let Some(lock) = Lock::take(&folder).map_err(failed)? else {
             if !folder.exists() {
                 return Ok(Found::Nothing);
             }
-            let state: Option<State> = folder::get(&folder.join(STATE)).map_err(failed)?;
+            let state: Option<State> =
+                plain::get(&folder.join(STATE), plain::RECORD).map_err(failed)?;
             if let Some(state) = &state {
                 self.followed.adopt(attempt, state);
             }
             return Ok(Found::Alive(state));
         };
         // There is no shim, and there will be none while the lock is held.
-        if let Some(exit) = folder::get(&folder.join(EXIT)).map_err(failed)? {
+        if let Some(exit) = plain::get(&folder.join(EXIT), plain::RECORD).map_err(failed)? {
             return Ok(Found::Ended(exit));
         }
-        let state: Option<State> = folder::get(&folder.join(STATE)).map_err(failed)?;
-        if state.is_none() && !folder.join(STATE).exists() && !start::was_launched(&folder) {
+        let state: Option<State> =
+            plain::get(&folder.join(STATE), plain::RECORD).map_err(failed)?;
+        if state.is_none() && !plain::is_there(&folder.join(STATE)) && !start::was_launched(&folder)
+        {
             // Claimed by a process that died before its launch was done; nothing was started.
             self.folder.remove(attempt)?;
             return Ok(Found::Nothing);
         }
-        let kept = folder::get::<Kept>(&folder.join(LAUNCH)).map_err(failed)?;
-        let exit = bury::lost(&folder, attempt, kept.as_ref(), state.as_ref()).map_err(failed)?;
+        let kept = plain::get::<Kept>(&folder.join(LAUNCH), plain::LAUNCH).map_err(failed)?;
+        let patience = if self.followed.was_stuck(attempt) { Duration::ZERO } else { CLEAR };
+        let exit = bury::lost(&folder, attempt, kept.as_ref(), state.as_ref(), patience)
+            .map_err(failed)?;
         drop(lock);
-        Ok(Found::Ended(exit))
+        Ok(exit.map_or_else(
+            || {
+                self.followed.is_stuck_now(attempt);
+                Found::Alive(state)
+            },
+            Found::Ended,
+        ))
     }
 
     fn observed(&self, attempt: &AttemptId) -> Result<Option<Observed>, ExecutorError> {
@@ -194,6 +210,12 @@ impl LocalExecutor {
     }
 }
 
+/// Where the next bytes are that a file still has. Past its end, and in a file system without holes, all
+/// that is asked for is there.
+fn data(file: &File, from: u64) -> u64 {
+    seek(file, SeekFrom::Data(from)).unwrap_or(from)
+}
+
 enum TakeOver {
     Mine(Lock),
     Started,
@@ -201,11 +223,13 @@ enum TakeOver {
 }
 
 impl Executor for LocalExecutor {
+    fn refuses(&self, launch: &Launch) -> Option<String> {
+        check::refuses(launch)
+    }
+
     fn launch(&self, launch: &Launch) -> Result<(), ExecutorError> {
-        check::launchable(launch)?;
-        if let Some(image) = &launch.image {
-            let what = format!("image: `{image}`: this executor starts programs, not containers");
-            return Err(ExecutorError::Refused(what));
+        if let Some(why) = self.refuses(launch) {
+            return Err(ExecutorError::Refused(why));
         }
         let kept = Kept::of(launch, self.log_limit, self.plan.clone());
         loop {
@@ -226,7 +250,12 @@ impl Executor for LocalExecutor {
         self.followed.reap();
         let mut found = Vec::new();
         for attempt in self.folder.attempts()? {
-            found.extend(self.observed(&attempt)?);
+            match self.observed(&attempt) {
+                Ok(observed) => found.extend(observed),
+                Err(error) => {
+                    found.push(folder::unreadable(attempt, &error, self.plan.name()));
+                }
+            }
         }
         Ok(found)
     }
@@ -239,14 +268,10 @@ impl Executor for LocalExecutor {
             Notice::Kill => (Some(KILL), TOLD_KILL),
         };
         if let Some(flag) = flag {
-            folder::mark(&folder.join(flag)).map_err(|error| away(&folder, &error))?;
+            plain::mark(&folder.join(flag)).map_err(|error| away(&folder, &error))?;
         }
         // Nobody listens before the shim runs, which then looks for the flag, and after it has ended.
-        let control = OpenOptions::new()
-            .write(true)
-            .custom_flags(i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default())
-            .open(folder.join(CONTROL));
-        if let Ok(mut control) = control {
+        if let Some(mut control) = plain::open_pipe(&folder.join(CONTROL)) {
             let _ = control.write_all(&[word]);
         }
         Ok(())
@@ -260,7 +285,8 @@ impl Executor for LocalExecutor {
         most: usize,
     ) -> Result<Vec<u8>, ExecutorError> {
         let folder = self.folder.known(attempt)?;
-        folder::read_part(&folder.join(folder::log_name(rank)), from, most)
+        let path = folder.join(folder::log_name(rank));
+        plain::read_part(&path, from, most).map_err(|error| away(&path, &error))
     }
 
     fn output_start(
@@ -270,14 +296,36 @@ impl Executor for LocalExecutor {
         from: u64,
     ) -> Result<u64, ExecutorError> {
         let path = self.folder.known(attempt)?.join(folder::log_name(rank));
-        let Ok(file) = std::fs::File::open(&path) else { return Ok(from) };
-        // Past the end, and in a file system without holes, all that is asked for is there.
-        Ok(rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(from)).unwrap_or(from))
+        let file = plain::open(&path).map_err(|error| away(&path, &error))?;
+        Ok(file.map_or(from, |file| data(&file, from)))
+    }
+
+    fn output_part(
+        &self,
+        attempt: &AttemptId,
+        rank: u32,
+        from: u64,
+        most: usize,
+    ) -> Result<Part, ExecutorError> {
+        let path = self.folder.known(attempt)?.join(folder::log_name(rank));
+        let part = || -> io::Result<Part> {
+            let Some(mut file) = plain::open(&path)? else {
+                return Ok(Part { at: from, bytes: Vec::new() });
+            };
+            let at = data(&file, from);
+            // There is always one at the very end; a file system without holes tells of no other.
+            let hole = seek(&file, SeekFrom::Hole(at)).unwrap_or(u64::MAX);
+            file.seek(io::SeekFrom::Start(at))?;
+            let mut bytes = Vec::new();
+            file.take((most as u64).min(hole.saturating_sub(at))).read_to_end(&mut bytes)?;
+            Ok(Part { at, bytes })
+        };
+        part().map_err(|error| away(&path, &error))
     }
 
     fn usage(&self, attempt: &AttemptId) -> Result<Option<Usage>, ExecutorError> {
         let folder = self.folder.known(attempt)?;
-        let failed = |error: std::io::Error| away(&folder, &error);
+        let failed = |error: io::Error| away(&folder, &error);
         match self.look(attempt)? {
             Found::Nothing => Err(ExecutorError::Unknown(attempt.clone())),
             Found::Ended(exit) => Ok(exit.usage),
@@ -287,7 +335,8 @@ impl Executor for LocalExecutor {
                 if state.isolation == Plan::None.name() {
                     return Ok(Some(processes));
                 }
-                let kept: Option<Kept> = folder::get(&folder.join(LAUNCH)).map_err(failed)?;
+                let kept: Option<Kept> =
+                    plain::get(&folder.join(LAUNCH), plain::LAUNCH).map_err(failed)?;
                 let groups: Vec<_> = kept
                     .iter()
                     .flat_map(|kept| {

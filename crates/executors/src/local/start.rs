@@ -1,9 +1,9 @@
 //! Starting a shim: its lock, its folder, its secrets, its environment.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FileType, FlockOperation, MemfdFlags, Mode, flock, memfd_c
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
-use crate::folder;
+use crate::plain;
 use crate::shim::record::{CONTROL, Kept, LAUNCH, SHIM};
 
 /// What a job sees of the server's environment. The rest may hold the server's own secrets.
@@ -31,7 +31,7 @@ const HANDED_ON: [&str; 10] = [
 
 /// Whether a launch of an attempt was ever done.
 pub(super) fn was_launched(folder: &Path) -> bool {
-    std::fs::metadata(folder.join(SHIM)).is_ok_and(|about| about.len() > 0)
+    std::fs::symlink_metadata(folder.join(SHIM)).is_ok_and(|about| about.len() > 0)
 }
 
 /// The lock of an attempt, held. It belongs to the open file: a process that inherits the file holds
@@ -43,7 +43,8 @@ impl Lock {
     /// `None` if somebody holds it, or the attempt has just been removed.
     pub(super) fn take(folder: &Path) -> io::Result<Option<Self>> {
         let path = folder.join(SHIM);
-        let file = match open(&path) {
+        // Where its processes have put something else, it was launched, and can only be buried.
+        let file = match plain::open_to_add(&path, b"launched\n") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
@@ -52,21 +53,17 @@ impl Lock {
             other => other?,
         }
         // It may have been removed, and another made, between opening and locking it.
-        let same = std::fs::metadata(&path).is_ok_and(|there| {
+        let same = std::fs::symlink_metadata(&path).is_ok_and(|there| {
             file.metadata().is_ok_and(|here| (here.dev(), here.ino()) == (there.dev(), there.ino()))
         });
         Ok(same.then_some(Self(file)))
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
-}
-
 /// Fills the folder of a new attempt, and holds its lock.
 pub(super) fn fill(folder: &Path, kept: &Kept) -> io::Result<Lock> {
     // Nobody sees it before all is there, so that nothing need be written aside.
-    folder::put_new(&folder.join(LAUNCH), kept)?;
+    plain::put_new(&folder.join(LAUNCH), kept)?;
     let private = Mode::RUSR | Mode::WUSR;
     mknodat(CWD, folder.join(CONTROL), FileType::Fifo, private, 0)?;
     Lock::take(folder)?.ok_or_else(|| io::Error::other("a new lock is held by another"))

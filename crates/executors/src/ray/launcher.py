@@ -45,12 +45,47 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
+WATCHER = """
+import os, signal, sys
+group, attempt, rank = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+if sys.stdin.buffer.read() == b"done":
+    sys.exit()
+try:
+    os.killpg(group, signal.SIGKILL)
+except OSError:
+    pass
+wanted = {f"FALAJ_ATTEMPT={attempt}".encode(), f"FALAJ_RANK={rank}".encode()}
+for _ in range(20):
+    left = False
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if wanted <= set(file.read().split(b"\\0")):
+                    os.kill(int(pid), signal.SIGKILL)
+                    left = True
+        except OSError:
+            pass
+    if not left:
+        break
+"""
+
+
+def watcher(group, attempt, rank):
+    """A process that outlives this one long enough to kill what a rank has started, should this one be
+    killed: it hears of that by the end of its input. A rank itself is killed by the kernel, its children
+    are not."""
+    return subprocess.Popen(
+        [sys.executable, "-c", WATCHER, str(group), attempt, str(rank)],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )
+
+
 class Rank:
     """One rank. All of its methods return at once."""
 
     def __init__(self, here, launch, secrets, rank):
         self.here, self.launch, self.secrets, self.rank = here, launch, secrets, rank
-        self.process, self.end = None, None
+        self.process, self.end, self.watcher = None, None, None
 
     def host(self):
         try:
@@ -87,6 +122,7 @@ class Rank:
                 launch["command"], env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True, preexec_fn=die_with_parent,
             )
+            self.watcher = watcher(self.process.pid, launch["attempt"], self.rank)
         except OSError as error:
             os.write(log, f"falaj: cannot start `{program}`: {error}\n".encode())
             self.end = f"not-started {now()}"
@@ -99,7 +135,14 @@ class Rank:
             if code is not None:
                 self.signal(signal.SIGKILL)
                 self.end = f"signal {-code} {now()}" if code < 0 else f"exit {code} {now()}"
+                self.unwatch()
         return self.end
+
+    def unwatch(self):
+        try:
+            self.watcher.communicate(b"done", timeout=10)
+        except (OSError, subprocess.TimeoutExpired):
+            pass
 
     def signal(self, number):
         if self.process is None or self.end is not None:
@@ -197,9 +240,11 @@ def resources(launch, rank):
     return needs
 
 
-def finish(ends, timed_out):
+def finish(ends, timed_out, stopped=True):
     lines = [f"rank {number} {end}" for number, end in enumerate(ends) if end]
     lines += ["timed-out"] * timed_out
+    # Ranks that ended by themselves before they were told to are done, whatever was asked for meanwhile.
+    lines += ["told"] if stopped else [f"untold {number}" for number in range(len(ends))]
     put("exit", "\n".join([*lines, f"ended {now()}", ""]))
 
 
@@ -212,6 +257,10 @@ def secrets(launch):
             with open(path) as file:
                 found = json.load(file)
             os.unlink(path)
+            # What a server that died while it wrote them has left.
+            for name in os.listdir(HERE):
+                if name.startswith(".secrets.json."):
+                    os.unlink(os.path.join(HERE, name))
             return found
         except FileNotFoundError:
             # A server that did not hear that Ray took the job comes again, and brings them.
@@ -245,7 +294,7 @@ def main():
     gang.ask("start", hosts[0])
 
     limit = launch["time_ms"] / 1000 if launch["time_ms"] is not None else None
-    kill_at, timed_out, checkpoint = None, False, None
+    kill_at, timed_out, stopped, checkpoint = None, False, False, None
     while not gang.poll():
         at = time.monotonic()
         if kill_at is None:
@@ -253,12 +302,13 @@ def main():
             if gang.failed():
                 grace = launch["gang_grace_ms"] / 1000
             elif told("stop"):
-                grace = launch["grace_ms"] / 1000
+                stopped, grace = True, launch["grace_ms"] / 1000
             elif limit is not None and at - begun >= limit:
                 timed_out, grace = True, launch["grace_ms"] / 1000
             if grace is not None:
                 kill_at = at + grace
                 gang.ask("signal", signal.SIGTERM)
+        stopped = stopped or told("kill")
         if told("kill") or (kill_at is not None and at >= kill_at):
             gang.ask("signal", signal.SIGKILL)
         try:
@@ -270,7 +320,7 @@ def main():
             if kill_at is None:
                 gang.ask("signal", signal.SIGUSR1)
         time.sleep(POLL_SECONDS)
-    finish(gang.ends, timed_out)
+    finish(gang.ends, timed_out, stopped)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ mod api;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,9 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use crate::folder::{self, Folder, away};
+use crate::plain;
 use crate::seam::{AttemptId, Executor, ExecutorError, Launch, Notice, Observed, Phase, Usage};
-use crate::shared::{self, Ending, LONGEST_GANG_GRACE};
+use crate::shared::{self, Awaited, Ending, LONGEST_GANG_GRACE};
 use crate::{End, RankEnd, check, shim};
 use api::{Api, Job};
 
@@ -47,7 +48,8 @@ const ENGINE: &str = "ray";
 
 /// How long an end may be missing when Ray says that there is one. Files of other machines are seen late.
 const MISSING: Duration = Duration::from_secs(15);
-const LOOK: Duration = Duration::from_millis(250);
+/// The most of what a launcher says it waits for.
+const LONGEST_REASON: u64 = 4096;
 
 /// Which Ray.
 #[derive(Clone, Debug)]
@@ -72,13 +74,35 @@ pub struct RayExecutor {
     python: String,
     api: Api,
     known: Mutex<Known>,
+    awaited: Mutex<Awaited>,
+}
+
+/// What keeps an attempt from being looked at.
+#[derive(Debug)]
+enum Fault {
+    /// Its folder: nothing that concerns others.
+    Folder(ExecutorError),
+    Engine(ExecutorError),
+}
+
+impl From<Fault> for ExecutorError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Folder(error) | Fault::Engine(error) => error,
+        }
+    }
+}
+
+/// Of `launch.json`, how many ranks there are; the rest is skipped as it is read.
+#[derive(Debug, Deserialize)]
+struct KeptLaunch {
+    ranks: Vec<serde::de::IgnoredAny>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     ended: HashMap<AttemptId, Observed>,
     odd_since: HashMap<AttemptId, Instant>,
-    running: Vec<PathBuf>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -92,7 +116,8 @@ impl RayExecutor {
     pub fn new(folder: impl AsRef<Path>, settings: RaySettings) -> Result<Self, ExecutorError> {
         let api = Api::new(&settings.url, settings.token)?;
         let folder = Folder::open(folder.as_ref())?;
-        Ok(Self { folder, python: settings.python, api, known: Mutex::default() })
+        let (python, known, awaited) = (settings.python, Mutex::default(), Mutex::default());
+        Ok(Self { folder, python, api, known, awaited })
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -103,22 +128,25 @@ impl RayExecutor {
         self.known().odd_since.entry(attempt.clone()).or_insert_with(Instant::now).elapsed()
     }
 
-    fn find(&self, attempt: &AttemptId) -> Result<Option<Observed>, ExecutorError> {
+    fn find(&self, attempt: &AttemptId) -> Result<Option<Observed>, Fault> {
         let folder = self.folder.of(attempt);
-        let failed = |error: io::Error| away(&folder, &error);
-        let submitted = folder.join(SUBMITTED).exists();
+        let failed = |error: io::Error| Fault::Folder(away(&folder, &error));
+        let submitted = plain::is_there(&folder.join(SUBMITTED));
         let started = shared::number(&folder.join(shared::STARTED)).map_err(failed)?;
         let stop = shared::number(&folder.join(shared::STOP)).map_err(failed)?;
         let ending = Ending::read(&folder).map_err(failed)?;
         let phase = if let Some(ending) = &ending {
-            let launch: Option<Value> = folder::get(&folder.join(LAUNCH)).map_err(failed)?;
-            let ranks = launch.and_then(|launch| launch["ranks"].as_array().map(Vec::len));
-            Phase::Ended(ending.end(u32::try_from(ranks.unwrap_or(1)).unwrap_or(u32::MAX), stop))
+            let launch: Option<KeptLaunch> =
+                plain::get(&folder.join(LAUNCH), plain::LAUNCH).map_err(failed)?;
+            let ranks = launch.map_or(1, |launch| launch.ranks.len()).min(check::MOST_RANKS);
+            Phase::Ended(ending.end(u32::try_from(ranks).unwrap_or(u32::MAX), stop))
         } else {
-            match self.api.job(attempt.as_str())? {
+            match self.api.job(attempt.as_str()).map_err(Fault::Engine)? {
                 // Claimed by a process that died before Ray was asked.
                 None if !submitted => return Ok(None),
-                job => self.phase(attempt, job, started.is_some(), stop.is_some())?,
+                job => self
+                    .phase(attempt, job, started.is_some(), stop.is_some())
+                    .map_err(Fault::Folder)?,
             }
         };
         let ended = matches!(phase, Phase::Ended(_))
@@ -131,9 +159,9 @@ impl RayExecutor {
             isolation: ENGINE.to_owned(),
         };
         if let (Phase::Ended(end), Some(ended)) = (&observed.phase, ended) {
-            let _ = std::fs::remove_file(folder.join(SECRETS));
+            plain::remove(&folder.join(SECRETS));
             let end = KeptEnd { end: end.clone(), started, ended };
-            folder::put_durably(&folder.join(END), &end).map_err(failed)?;
+            plain::put_durably(&folder.join(END), &end).map_err(failed)?;
         }
         Ok(Some(observed))
     }
@@ -170,8 +198,8 @@ impl RayExecutor {
 
     fn waiting(&self, attempt: &AttemptId, job: Option<&Job>) -> Result<Phase, ExecutorError> {
         let folder = self.folder.of(attempt);
-        let text =
-            folder::read_small(&folder.join(WAITING)).map_err(|error| away(&folder, &error))?;
+        let text = plain::read(&folder.join(WAITING), LONGEST_REASON)
+            .map_err(|error| away(&folder, &error))?;
         let own = text.map(|text| String::from_utf8_lossy(&text).into_owned());
         let pending = job.filter(|job| job.status == "PENDING");
         Ok(Phase::Pending(own.or_else(|| pending.and_then(|job| job.message.clone()))))
@@ -180,13 +208,13 @@ impl RayExecutor {
     /// Says in the output of the first rank what Ray says of a job that never got so far.
     fn explain(&self, attempt: &AttemptId, job: &Job) -> Result<(), ExecutorError> {
         let path = self.folder.of(attempt).join(folder::log_name(0));
-        if path.exists() {
+        if plain::is_there(&path) {
             return Ok(());
         }
         let code = job.driver_exit_code.map(|code| format!(" ({code})")).unwrap_or_default();
         let text = job.message.as_deref().unwrap_or("no reason was given");
         let text = format!("falaj: Ray ended it{code}: {text}\n");
-        folder::put_bytes(&path, text.as_bytes(), 0o600).map_err(|error| away(&path, &error))
+        plain::put_bytes(&path, text.as_bytes(), 0o600).map_err(|error| away(&path, &error))
     }
 
     fn ended(&self, attempt: &AttemptId) -> Result<Option<Observed>, ExecutorError> {
@@ -195,7 +223,7 @@ impl RayExecutor {
         }
         let folder = self.folder.of(attempt);
         let kept: Option<KeptEnd> =
-            folder::get(&folder.join(END)).map_err(|error| away(&folder, &error))?;
+            plain::get(&folder.join(END), plain::RECORD).map_err(|error| away(&folder, &error))?;
         Ok(kept.map(|kept| {
             let observed = Observed {
                 attempt: attempt.clone(),
@@ -269,28 +297,30 @@ fn shown(secrets: &BTreeMap<String, Secret>) -> io::Result<Zeroizing<Vec<u8>>> {
 }
 
 impl Executor for RayExecutor {
+    fn refuses(&self, launch: &Launch) -> Option<String> {
+        check::refuses(launch)
+    }
+
     fn launch(&self, launch: &Launch) -> Result<(), ExecutorError> {
-        check::launchable(launch)?;
-        if let Some(image) = &launch.image {
-            let what = format!("image: `{image}`: this executor starts programs, not containers");
-            return Err(ExecutorError::Refused(what));
+        if let Some(why) = self.refuses(launch) {
+            return Err(ExecutorError::Refused(why));
         }
         let target = self.folder.of(&launch.attempt);
         let failed = |error: io::Error| away(&target, &error);
         self.folder.claim(&launch.attempt, |folder| {
-            folder::put(&folder.join(LAUNCH), &launch_file(launch))?;
-            folder::put_bytes(&folder.join("launcher.py"), LAUNCHER.as_bytes(), 0o600)?;
+            plain::put(&folder.join(LAUNCH), &launch_file(launch))?;
+            plain::put_bytes(&folder.join("launcher.py"), LAUNCHER.as_bytes(), 0o600)?;
             std::fs::create_dir(folder.join("work"))
         })?;
-        if target.join(SUBMITTED).exists() || target.join(END).exists() {
+        if plain::is_there(&target.join(SUBMITTED)) || plain::is_there(&target.join(END)) {
             return Ok(());
         }
         if !launch.secrets.is_empty() && !has_begun(&target) {
             let bytes = shown(&launch.secrets).map_err(failed)?;
-            folder::put_bytes(&target.join(SECRETS), &bytes, 0o600).map_err(failed)?;
+            plain::put_bytes(&target.join(SECRETS), &bytes, 0o600).map_err(failed)?;
         }
         match self.api.submit(&submission(launch, &self.python, &target)) {
-            Ok(()) => folder::mark(&target.join(SUBMITTED)).map_err(failed),
+            Ok(()) => plain::mark(&target.join(SUBMITTED)).map_err(failed),
             Err(error) => {
                 // If it could not be asked, it may have taken it all the same: then all it needs is there.
                 if matches!(error, ExecutorError::Refused(_)) {
@@ -303,36 +333,44 @@ impl Executor for RayExecutor {
 
     fn observe(&self) -> Result<Vec<Observed>, ExecutorError> {
         let mut found = Vec::new();
-        let mut running = Vec::new();
+        let mut awaited = Awaited::default();
         for attempt in self.folder.attempts()? {
-            let observed = match self.ended(&attempt)? {
-                Some(ended) => Some(ended),
-                None => self.find(&attempt)?,
+            let observed = match self.ended(&attempt) {
+                Ok(Some(ended)) => Ok(Some(ended)),
+                Ok(None) => self.find(&attempt),
+                Err(error) => Err(Fault::Folder(error)),
             };
-            if let Some(Observed { phase: Phase::Pending(_) | Phase::Running, .. }) = &observed {
-                running.push(self.folder.of(&attempt));
+            let observed = match observed {
+                Ok(observed) => observed,
+                Err(Fault::Engine(error)) => return Err(error),
+                Err(Fault::Folder(error)) => Some(folder::unreadable(attempt, &error, ENGINE)),
+            };
+            if let Some(Observed { attempt, phase: Phase::Pending(_) | Phase::Running, .. }) =
+                &observed
+            {
+                awaited.add(self.folder.of(attempt));
             }
             found.extend(observed);
         }
-        self.known().running = running;
+        *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = awaited;
         Ok(found)
     }
 
     fn tell(&self, attempt: &AttemptId, notice: Notice) -> Result<(), ExecutorError> {
         let folder = self.folder.known(attempt)?;
-        if self.ended(attempt)?.is_some() || folder.join(shared::EXIT).exists() {
+        let failed = |error: io::Error| away(&folder, &error);
+        if self.ended(attempt)?.is_some() || Ending::read(&folder).map_err(failed)?.is_some() {
             return Ok(());
         }
-        let failed = |error: io::Error| away(&folder, &error);
         if notice == Notice::Checkpoint {
             // Each time another file, so that each time is seen.
             let now = shim::now().to_string();
-            return folder::put_bytes(&folder.join(CHECKPOINT), now.as_bytes(), 0o600)
+            return plain::put_bytes(&folder.join(CHECKPOINT), now.as_bytes(), 0o600)
                 .map_err(failed);
         }
         shared::note_stop(&folder).map_err(failed)?;
         if notice == Notice::Kill {
-            folder::mark(&folder.join(KILL)).map_err(failed)?;
+            plain::mark(&folder.join(KILL)).map_err(failed)?;
         }
         // One whose launcher has not begun has nothing to save.
         if has_begun(&folder) { Ok(()) } else { self.api.stop(attempt.as_str()) }
@@ -346,7 +384,8 @@ impl Executor for RayExecutor {
         most: usize,
     ) -> Result<Vec<u8>, ExecutorError> {
         let folder = self.folder.known(attempt)?;
-        folder::read_part(&folder.join(folder::log_name(rank)), from, most)
+        let path = folder.join(folder::log_name(rank));
+        plain::read_part(&path, from, most).map_err(|error| away(&path, &error))
     }
 
     fn usage(&self, attempt: &AttemptId) -> Result<Option<Usage>, ExecutorError> {
@@ -358,7 +397,7 @@ impl Executor for RayExecutor {
     }
 
     fn forget(&self, attempt: &AttemptId) -> Result<(), ExecutorError> {
-        if !self.folder.of(attempt).exists() {
+        if !plain::is_there(&self.folder.of(attempt)) {
             return Ok(());
         }
         let observed = match self.ended(attempt)? {
@@ -371,20 +410,13 @@ impl Executor for RayExecutor {
         // Ray keeps jobs as long as it lives. If it is away, it keeps this one.
         let _ = self.api.delete(attempt.as_str());
         self.folder.remove(attempt)?;
-        self.known().ended.remove(attempt);
+        let mut known = self.known();
+        known.ended.remove(attempt);
+        known.odd_since.remove(attempt);
         Ok(())
     }
 
     fn wait(&self, at_most: Duration) {
-        let until = Instant::now() + at_most;
-        loop {
-            let ended =
-                self.known().running.iter().any(|folder| folder.join(shared::EXIT).exists());
-            let left = until.saturating_duration_since(Instant::now());
-            if ended || left.is_zero() {
-                return;
-            }
-            std::thread::sleep(left.min(LOOK));
-        }
+        Awaited::wait(&self.awaited, at_most);
     }
 }

@@ -7,7 +7,8 @@
 //! - It holds the attempt's lock (its standard output *is* the locked file, since before it was started) as
 //!   long as it lives. Whoever can take the lock knows that there is no shim.
 //! - `state.json` is there before the first rank is: an attempt that has one is never started again.
-//! - When it ends, no process below it is left, and `exit.json` is on the disk.
+//! - When it writes `exit.json`, no process below it is left. As long as one is, there is no end: what has
+//!   ended may be started again, beside whatever is left.
 //! - It starts fast: no runtime, no configuration, nothing of the rest of the program.
 
 mod gang;
@@ -26,17 +27,18 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use falaj_base::Secret;
-use rustix::process::{Pid, Resource, Rlimit, getpid, prlimit, set_child_subreaper, setsid};
+use rustix::process::{
+    Pid, Resource, Rlimit, getpid, getrlimit, prlimit, set_child_subreaper, setrlimit, setsid,
+};
 use zeroize::Zeroizing;
 
 use crate::cgroup::{Group, Plan};
-use crate::{AttemptId, End, RankEnd, Usage, folder, process};
+use crate::{AttemptId, End, RankEnd, Usage, plain, process};
 use gang::{Gang, Rules};
 use record::{CONTROL, EXIT, Exit, KILL, Kept, LAUNCH, STATE, STOP, State, WORK};
 use watch::Watch;
 
-/// How long killed processes are waited for at the end. One that the kernel does not let go of, in a
-/// broken file system for instance, does not hold up the record for ever.
+/// How long killed processes are waited for until it is said that some are left.
 const CLEAR: Duration = Duration::from_secs(30);
 
 /// Runs an attempt from its beginning to its end.
@@ -45,21 +47,48 @@ pub fn main(folder: &Path) -> ExitCode {
     match run(folder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Its standard error is a file beside the record.
-            let _ = io::Write::write_all(
-                &mut io::stderr(),
-                format!("shim of {}: {error}\n", folder.display()).as_bytes(),
-            );
-            let end = End::Failed { rank: 0, how: RankEnd::NotStarted };
-            let (ranks, isolation) = (Vec::new(), "none".to_owned());
-            let now = now();
-            let exit = Exit { end, ranks, started: None, ended: now, isolation, usage: None };
-            if !folder.join(EXIT).exists() {
-                let _ = folder::put_durably(&folder.join(EXIT), &exit);
-            }
+            say(&format!("shim of {}: {error}", folder.display()));
+            give_up(folder, tree::clear(CLEAR));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says something in the file beside the record, which is the standard error.
+fn say(text: &str) {
+    let _ = io::Write::write_all(&mut io::stderr(), format!("{text}\n").as_bytes());
+}
+
+/// Writes down an end of which nothing more is known. Not while processes are left: without an end it is
+/// the server's to bury.
+fn give_up(folder: &Path, cleared: bool) {
+    if !cleared || plain::is_there(&folder.join(EXIT)) {
+        return;
+    }
+    let state: Option<State> = plain::get(&folder.join(STATE), plain::RECORD).unwrap_or_default();
+    // Once there is a state ranks may have run, and whatever broke then was not theirs.
+    let end = if plain::is_there(&folder.join(STATE)) {
+        End::Lost
+    } else {
+        End::Failed { rank: 0, how: RankEnd::NotStarted }
+    };
+    let exit = Exit {
+        end,
+        ranks: Vec::new(),
+        started: state.as_ref().and_then(|state| state.started),
+        ended: now(),
+        isolation: state.map_or_else(|| Plan::None.name().to_owned(), |state| state.isolation),
+        usage: None,
+    };
+    let _ = plain::put_durably(&folder.join(EXIT), &exit);
+}
+
+/// Lets this process have as many files open as it may: two for each rank. Returns the limit it had, which
+/// is the one for ranks.
+fn raise_files() -> Rlimit {
+    let before = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before });
+    before
 }
 
 fn run(folder: &Path) -> io::Result<()> {
@@ -75,9 +104,10 @@ fn run(folder: &Path) -> io::Result<()> {
     if folder.join(EXIT).exists() || folder.join(STATE).exists() {
         return Ok(());
     }
-    let kept: Kept = folder::get(&folder.join(LAUNCH))?
+    let kept: Kept = plain::get(&folder.join(LAUNCH), plain::LAUNCH)?
         .ok_or_else(|| io::Error::other(format!("{LAUNCH} is missing or unreadable")))?;
-    Attempt::new(folder, kept)?.run(secrets, control)
+    let files = raise_files();
+    Attempt::new(folder, kept, files)?.run(secrets, control)
 }
 
 fn nonblocking() -> i32 {
@@ -106,13 +136,15 @@ struct Attempt<'a> {
     kept: Kept,
     groups: Vec<Group>,
     state: State,
+    /// How many files a rank may have open.
+    files: Rlimit,
 }
 
 /// What became of starting the ranks: a process, or the reason why there is none.
 type Started = Vec<Result<Pid, String>>;
 
 impl<'a> Attempt<'a> {
-    fn new(folder: &'a Path, kept: Kept) -> io::Result<Self> {
+    fn new(folder: &'a Path, kept: Kept, files: Rlimit) -> io::Result<Self> {
         let attempt = kept.attempt().ok_or_else(|| io::Error::other("no name of an attempt"))?;
         let groups = groups(&kept, &attempt);
         let own = getpid();
@@ -125,19 +157,20 @@ impl<'a> Attempt<'a> {
             isolation: if groups.is_empty() { Plan::None.name() } else { kept.plan.name() }
                 .to_owned(),
         };
-        Ok(Self { folder, kept, groups, state })
+        Ok(Self { folder, kept, groups, state, files })
     }
 
     fn run(mut self, secrets: BTreeMap<String, Secret>, control: File) -> io::Result<()> {
-        // Its being there says that nothing may be started again; what it says is not needed yet. Should
-        // there ever be two shims, one of them makes it, and the other one goes.
-        match folder::put_new(&self.folder.join(STATE), &self.state) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-            other => other?,
-        }
+        // If there are not enough files for all, nothing has been started yet.
         let logs = (0..self.kept.ranks.len())
             .map(|rank| rank::log(self.folder, rank))
             .collect::<io::Result<Vec<_>>>()?;
+        // Its being there says that nothing may be started again; what it says is not needed yet. Should
+        // there ever be two shims, one of them makes it, and the other one goes.
+        match plain::put_new(&self.folder.join(STATE), &self.state) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            other => other?,
+        }
         let begun = Instant::now();
         let started = self.start(&secrets, &logs);
         drop(secrets);
@@ -146,7 +179,7 @@ impl<'a> Attempt<'a> {
             rank.as_ref().map_or(0, |pid: &Pid| pid.as_raw_nonzero().get())
         };
         self.state.ranks = started.iter().map(id).collect();
-        folder::put(&self.folder.join(STATE), &self.state)?;
+        plain::put(&self.folder.join(STATE), &self.state)?;
 
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let rules = Rules {
@@ -157,8 +190,8 @@ impl<'a> Attempt<'a> {
         let gang = Gang::new(started.len(), rules);
         let asked = |name: &str| self.folder.join(name).exists();
         let mut watch = Watch::new(gang, control, logs, self.kept.log_limit, begun);
-        watch.begin(&started, asked(STOP), asked(KILL))?;
-        let gang = watch.until_over(|rank| self.out_of_memory(rank))?;
+        watch.begin(&started, asked(STOP), asked(KILL));
+        let gang = watch.until_over(|rank| self.out_of_memory(rank));
         self.finish(gang)
     }
 
@@ -195,11 +228,12 @@ impl<'a> Attempt<'a> {
         started
     }
 
-    /// Bounds the memory of a rank that has no group.
+    /// Bounds the files of a rank as they were, and the memory of one that has no group.
     ///
     /// Not memory as it is used but as it is asked for: the best there is without groups. On the rank and not
     /// on the shim, whose allocator asks for more than a small rank may have.
     fn bound(&self, rank: Pid) {
+        let _ = prlimit(Some(rank), Resource::Nofile, self.files);
         if self.groups.is_empty() && self.kept.limits.memory_mib > 0 {
             let most = Some(u64::from(self.kept.limits.memory_mib) << 20);
             let limit = Rlimit { current: most, maximum: most };
@@ -229,9 +263,8 @@ impl<'a> Attempt<'a> {
     }
 
     fn finish(self, gang: Gang) -> io::Result<()> {
-        if !tree::clear(CLEAR) {
-            let text = "processes are left that cannot be killed\n";
-            let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
+        while !tree::clear(CLEAR) {
+            say("processes are left that cannot be killed; there is no end until they are gone");
         }
         let usage = (!self.groups.is_empty()).then(|| total(&self.groups));
         self.groups.iter().for_each(Group::remove);
@@ -244,7 +277,7 @@ impl<'a> Attempt<'a> {
             isolation: self.state.isolation,
             usage,
         };
-        folder::put_durably(&self.folder.join(EXIT), &exit)
+        plain::put_durably(&self.folder.join(EXIT), &exit)
     }
 }
 
@@ -257,8 +290,7 @@ fn groups(kept: &Kept, attempt: &AttemptId) -> Vec<Group> {
         (0..kept.ranks.len()).filter_map(|rank| kept.plan.group(attempt, rank)).collect();
     let made = groups.iter().try_for_each(|group| group.make(&kept.limits));
     if let Err(error) = made {
-        let text = format!("no control groups, so limits are not kept: {error}\n");
-        let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
+        say(&format!("no control groups, so limits are not kept: {error}"));
         groups.iter().for_each(Group::remove);
         return Vec::new();
     }
@@ -274,4 +306,35 @@ pub(crate) fn total(groups: &[Group]) -> Usage {
         read_bytes: sum.read_bytes + one.read_bytes,
         written_bytes: sum.written_bytes + one.written_bytes,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(folder: &Path) -> Option<End> {
+        plain::get::<Exit>(&folder.join(EXIT), plain::RECORD).unwrap().map(|exit| exit.end)
+    }
+
+    #[test]
+    fn there_is_no_end_while_processes_are_left() {
+        let folder = tempfile::tempdir().unwrap();
+        give_up(folder.path(), false);
+        assert_eq!(end(folder.path()), None);
+        give_up(folder.path(), true);
+        let not_started = End::Failed { rank: 0, how: RankEnd::NotStarted };
+        assert_eq!(end(folder.path()), Some(not_started));
+    }
+
+    #[test]
+    fn what_breaks_once_ranks_may_run_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(STATE), "").unwrap();
+        give_up(folder.path(), true);
+        assert_eq!(end(folder.path()), Some(End::Lost));
+        // What was written down before stays.
+        std::fs::remove_file(folder.path().join(STATE)).unwrap();
+        give_up(folder.path(), true);
+        assert_eq!(end(folder.path()), Some(End::Lost));
+    }
 }

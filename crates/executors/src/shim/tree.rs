@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, wait};
+use rustix::process::{Pid, WaitOptions, WaitStatus, getpid, wait};
 
 use crate::process;
 
@@ -27,8 +27,9 @@ pub(super) struct NoChildren;
 
 /// Kills every process below this one.
 pub(super) fn kill_all() {
-    for pid in process::below(getpid()) {
-        let _ = kill_process(pid, Signal::KILL);
+    let own = getpid();
+    for pid in process::below(own) {
+        process::kill(pid, |pid| process::is_below(pid, own));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Watching ranks until the last of them has ended.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,8 @@ use crate::{Notice, RankEnd};
 const TICK_MS: u64 = 1_000;
 /// How often what was killed is looked at, until it is gone.
 const KILL_TICK_MS: u64 = 50;
+/// Files that are left free when ranks are followed: to look for processes, and to write the end.
+const SPARE_FILES: usize = 16;
 
 pub(super) struct Watch {
     gang: Gang,
@@ -35,7 +37,8 @@ pub(super) struct Watch {
 struct Running {
     rank: usize,
     pid: Pid,
-    fd: OwnedFd,
+    /// Ready when it has ended. Where there are not enough files it is looked at often instead.
+    fd: Option<OwnedFd>,
 }
 
 impl Watch {
@@ -54,18 +57,16 @@ impl Watch {
     }
 
     /// Takes what was started in, and what was said before anybody listened.
-    pub(super) fn begin(
-        &mut self,
-        started: &[Result<Pid, String>],
-        stop: bool,
-        kill: bool,
-    ) -> io::Result<()> {
+    pub(super) fn begin(&mut self, started: &[Result<Pid, String>], stop: bool, kill: bool) {
+        let spare: Vec<File> =
+            (0..SPARE_FILES).map_while(|_| self.control.try_clone().ok()).collect();
         for (rank, result) in started.iter().enumerate() {
             if let Ok(pid) = result {
-                let fd = pidfd_open(*pid, PidfdFlags::empty())?;
+                let fd = pidfd_open(*pid, PidfdFlags::empty()).ok();
                 self.running.push(Running { rank, pid: *pid, fd });
             }
         }
+        drop(spare);
         for (rank, _) in started.iter().enumerate().filter(|(_, result)| result.is_err()) {
             let order = self.gang.rank_ended(rank, RankEnd::NotStarted, self.now());
             self.obey(order);
@@ -76,16 +77,21 @@ impl Watch {
         if kill {
             self.told(Notice::Kill);
         }
-        Ok(())
     }
 
     /// Returns when no rank runs any more.
-    pub(super) fn until_over(mut self, out_of_memory: impl Fn(usize) -> bool) -> io::Result<Gang> {
+    ///
+    /// What has ended is taken in before what was said: ranks that were done before they could be told are
+    /// done.
+    pub(super) fn until_over(mut self, out_of_memory: impl Fn(usize) -> bool) -> Gang {
         let mut looked = 0;
         while !self.gang.is_over() {
-            self.sleep()?;
-            self.listen();
+            self.sleep();
             self.reap(&out_of_memory);
+            if self.gang.is_over() {
+                break;
+            }
+            self.listen();
             let order = self.gang.tick(self.now());
             self.obey(order);
             if self.now() >= looked + TICK_MS {
@@ -94,20 +100,25 @@ impl Watch {
             }
         }
         self.logs.iter().for_each(|log| logs::bound(log, self.log_limit));
-        Ok(self.gang)
+        self.gang
     }
 
     /// Until a rank ends, something is said, or the time asks for something.
-    fn sleep(&self) -> io::Result<()> {
-        let longest = if self.killing { KILL_TICK_MS } else { TICK_MS };
+    fn sleep(&self) {
+        let blind = self.running.iter().any(|one| one.fd.is_none());
+        let longest = if self.killing || blind { KILL_TICK_MS } else { TICK_MS };
         let due = self.gang.next().filter(|_| !self.killing);
         let left = due.map_or(longest, |at| at.saturating_sub(self.now()).min(longest));
         let mut fds = vec![PollFd::new(&self.control, PollFlags::IN)];
-        fds.extend(self.running.iter().map(|one| PollFd::new(&one.fd, PollFlags::IN)));
-        let timeout = Timespec::try_from(Duration::from_millis(left)).map_err(io::Error::other)?;
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
+        let followed = self.running.iter().filter_map(|one| one.fd.as_ref());
+        fds.extend(followed.map(|fd| PollFd::new(fd, PollFlags::IN)));
+        let longest = Timespec { tv_sec: 1, tv_nsec: 0 };
+        let timeout = Timespec::try_from(Duration::from_millis(left)).unwrap_or(longest);
+        if let Err(error) = poll(&mut fds, Some(&timeout))
+            && error != Errno::INTR
+        {
+            // Ranks go on whatever the kernel cannot do just now.
+            std::thread::sleep(Duration::from_millis(left.min(KILL_TICK_MS)));
         }
     }
 

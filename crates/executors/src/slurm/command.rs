@@ -1,12 +1,9 @@
 //! Running Slurm's programs: each for a bounded time, with an environment that is chosen.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-use falaj_base::Secret;
 
 use super::SlurmSettings;
 use crate::ExecutorError;
@@ -24,13 +21,12 @@ pub(super) struct Said {
     pub(super) errors: String,
 }
 
-/// Runs a program of Slurm's with some words, and with secrets in its environment.
+/// Runs a program of Slurm's with some words. Nothing of the user's is in its environment.
 pub(super) fn run(
     settings: &SlurmSettings,
     program: &str,
     words: &[String],
     folder: Option<&Path>,
-    secrets: &BTreeMap<String, Secret>,
 ) -> Result<Said, ExecutorError> {
     let path = settings.programs.as_ref().map_or_else(|| program.into(), |at| at.join(program));
     let mut command = Command::new(&path);
@@ -46,7 +42,6 @@ pub(super) fn run(
     if let Some(folder) = folder {
         command.env("FALAJ_FOLDER", folder);
     }
-    command.envs(secrets.iter().map(|(name, value)| (name, value.expose())));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let away = |error: &io::Error| ExecutorError::Away(format!("{}: {error}", path.display()));
     let mut child = command.spawn().map_err(|error| away(&error))?;

@@ -9,14 +9,18 @@
 //!   attempt's folder is the one.
 //! - The truth about an end is the file that the job's own script leaves in the folder; Slurm forgets
 //!   jobs after some minutes. Without that file, no job has succeeded.
+//! - Nothing that a user chose is in the environment of Slurm's programs or of our scripts: it is that of
+//!   the ranks alone. Secrets travel in a file that only this user can read, and that the job removes.
 //!
 //! The folder must be one that the nodes see under the same path, and write to.
 
 mod command;
 mod script;
 mod state;
+#[cfg(test)]
+mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,8 +29,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::folder::{self, Folder, away};
+use crate::plain;
 use crate::seam::{AttemptId, Executor, ExecutorError, Launch, Notice, Observed, Phase, Usage};
-use crate::shared::{self, Ending};
+use crate::shared::{self, Awaited, Ending};
 use crate::{End, check, shim};
 use script::Shape;
 use state::Job;
@@ -43,8 +48,6 @@ const ENGINE: &str = "slurm";
 /// How long a job may be unknown to Slurm, with no end to be seen, until it counts as lost. Files of
 /// other machines are seen late.
 const MISSING: Duration = Duration::from_secs(15);
-/// How often ends are looked for.
-const LOOK: Duration = Duration::from_millis(250);
 /// How long Slurm is waited for to say why a job ended other than well.
 const REASON: Duration = Duration::from_secs(20);
 
@@ -67,6 +70,8 @@ pub struct SlurmExecutor {
     folder: Folder,
     settings: SlurmSettings,
     known: Mutex<Known>,
+    awaited: Mutex<Awaited>,
+    missing: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -74,7 +79,6 @@ struct Known {
     ended: HashMap<AttemptId, Observed>,
     /// Since when something is waited for that should be there.
     odd_since: HashMap<AttemptId, Instant>,
-    running: Vec<PathBuf>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -91,7 +95,13 @@ struct KeptEnd {
 
 impl SlurmExecutor {
     pub fn new(folder: impl AsRef<Path>, settings: SlurmSettings) -> Result<Self, ExecutorError> {
-        Ok(Self { folder: Folder::open(folder.as_ref())?, settings, known: Mutex::default() })
+        Ok(Self {
+            folder: Folder::open(folder.as_ref())?,
+            settings,
+            known: Mutex::default(),
+            awaited: Mutex::default(),
+            missing: MISSING,
+        })
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -103,7 +113,7 @@ impl SlurmExecutor {
         let mut words =
             ["--noheader", "--states=all", "--me", state::FORMAT].map(str::to_owned).to_vec();
         words.extend(name.map(|name| format!("--name={name}")));
-        let said = command::run(&self.settings, "squeue", &words, None, &BTreeMap::new())?;
+        let said = command::run(&self.settings, "squeue", &words, None)?;
         if !said.fine {
             return Err(ExecutorError::Away(format!("squeue: {}", said.errors.trim())));
         }
@@ -112,14 +122,19 @@ impl SlurmExecutor {
 
     fn submit(&self, launch: &Launch) -> Result<(), ExecutorError> {
         let folder = self.folder.of(&launch.attempt);
-        let shape = Shape::of(launch)?;
+        let shape = Shape::of(launch).map_err(ExecutorError::Refused)?;
+        if !launch.secrets.is_empty() {
+            let bytes = shared::secret_variables(&launch.secrets);
+            plain::put_bytes(&folder.join(script::SECRETS), &bytes, 0o600)
+                .map_err(|error| away(&folder, &error))?;
+        }
         let words = script::submission(launch, &shape, &self.settings, &folder);
-        let said = command::run(&self.settings, "sbatch", &words, Some(&folder), &launch.secrets);
+        let said = command::run(&self.settings, "sbatch", &words, Some(&folder));
         let failed = match said {
             // `id`, or `id;cluster`.
             Ok(said) if said.fine => {
-                let id = said.output.trim().split(';').next().unwrap_or_default().to_owned();
-                return note_job(&folder, &id);
+                let id = said.output.trim().split(';').next().unwrap_or_default();
+                return note_job(&folder, id);
             }
             Ok(said) => refusal(&said.errors),
             Err(error) => error,
@@ -140,16 +155,20 @@ impl SlurmExecutor {
     fn job_id(folder: &Path) -> Option<String> {
         let owner = std::fs::read_link(folder.join(OWNER)).ok();
         let owner = owner.and_then(|link| link.into_os_string().into_string().ok());
-        owner.or_else(|| {
-            let id = std::fs::read_to_string(folder.join(JOB)).ok()?;
-            Some(id.trim().to_owned())
+        // Written where the job can write too: nothing but a number is handed to a program of Slurm's.
+        let is_id = |id: &String| {
+            (1..=20).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        owner.filter(is_id).or_else(|| {
+            let id = plain::read(&folder.join(JOB), plain::WORD).ok()??;
+            Some(String::from_utf8_lossy(&id).trim().to_owned()).filter(is_id)
         })
     }
 
     fn signal(&self, job: &str, words: &[String]) -> Result<(), ExecutorError> {
         let mut all = words.to_vec();
         all.push(job.to_owned());
-        let said = command::run(&self.settings, "scancel", &all, None, &BTreeMap::new())?;
+        let said = command::run(&self.settings, "scancel", &all, None)?;
         // A job or step that is not there, or has ended, cannot be told anything, and need not be.
         let gone =
             ["Invalid job id", "already completing", "completed", "does not exist", "Job/step"]
@@ -181,7 +200,7 @@ impl SlurmExecutor {
         }
         let started = shared::number(&folder.join(shared::STARTED)).map_err(failed)?;
         let stop = shared::number(&folder.join(shared::STOP)).map_err(failed)?;
-        let kept: Option<Kept> = folder::get(&folder.join(LAUNCH)).map_err(failed)?;
+        let kept: Option<Kept> = plain::get(&folder.join(LAUNCH), plain::RECORD).map_err(failed)?;
         let ending = Ending::read(&folder).map_err(failed)?;
         let phase = match (&ending, job) {
             (Some(ending), job) => {
@@ -190,21 +209,29 @@ impl SlurmExecutor {
             }
             (None, Some(job)) => match job.phase(stop.is_some()) {
                 // It runs as soon as its script does.
-                Some(Phase::Running) if started.is_none() => Phase::Pending(None),
+                Some(Phase::Running) if started.is_none() => {
+                    self.known().odd_since.remove(attempt);
+                    Phase::Pending(None)
+                }
                 // Slurm is done with it, but what it left may be seen late.
                 Some(Phase::Ended(end)) if started.is_some() && stop.is_none() => {
-                    if self.odd_for(attempt) < MISSING { Phase::Running } else { Phase::Ended(end) }
+                    if self.odd_for(attempt) < self.missing {
+                        Phase::Running
+                    } else {
+                        Phase::Ended(end)
+                    }
                 }
-                Some(phase) => phase,
-                None => Phase::Running,
+                Some(phase @ Phase::Ended(_)) => phase,
+                phase => {
+                    // It is there: whatever was odd before has passed.
+                    self.known().odd_since.remove(attempt);
+                    phase.unwrap_or(Phase::Running)
+                }
             },
-            (None, None) if id.is_none() => return Ok(None),
-            (None, None) if self.odd_for(attempt) < MISSING => match started {
-                Some(_) => Phase::Running,
-                None => Phase::Pending(None),
+            (None, None) => match id {
+                None => return Ok(None),
+                Some(id) => self.vanished(attempt, id, started.is_some(), stop.is_some()),
             },
-            (None, None) if stop.is_some() => Phase::Ended(End::Stopped),
-            (None, None) => Phase::Ended(End::Lost),
         };
         let ended = matches!(phase, Phase::Ended(_))
             .then(|| ending.map_or_else(shim::now, |ending| ending.ended));
@@ -216,10 +243,25 @@ impl SlurmExecutor {
             isolation: ENGINE.to_owned(),
         };
         if let (Phase::Ended(end), Some(ended)) = (&observed.phase, ended) {
+            plain::remove(&folder.join(script::SECRETS));
             let end = KeptEnd { end: end.clone(), started, ended };
-            folder::put_durably(&folder.join(END), &end).map_err(failed)?;
+            plain::put_durably(&folder.join(END), &end).map_err(failed)?;
         }
         Ok(Some(observed))
+    }
+
+    /// An attempt that has left no end and that Slurm does not know.
+    fn vanished(&self, attempt: &AttemptId, id: &str, started: bool, stop: bool) -> Phase {
+        let here = if started { Phase::Running } else { Phase::Pending(None) };
+        if self.odd_for(attempt) < self.missing {
+            return here;
+        }
+        // An answer that left it out would let it run on, beside the next start.
+        if let Err(error) = self.signal(id, &[]) {
+            tracing::warn!(%attempt, %error, "cannot be given up yet");
+            return here;
+        }
+        Phase::Ended(if stop { End::Stopped } else { End::Lost })
     }
 
     /// An end that is not a good one may have a reason that only Slurm knows, and only once it is done.
@@ -230,6 +272,10 @@ impl SlurmExecutor {
             Some(job) if bad => Phase::Ended(job.reason(&end).unwrap_or(end)),
             _ => Phase::Ended(end),
         }
+    }
+
+    fn await_those(&self, awaited: Awaited) {
+        *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = awaited;
     }
 
     /// For how long it has been odd.
@@ -244,7 +290,7 @@ impl SlurmExecutor {
         }
         let folder = self.folder.of(attempt);
         let kept: Option<KeptEnd> =
-            folder::get(&folder.join(END)).map_err(|error| away(&folder, &error))?;
+            plain::get(&folder.join(END), plain::RECORD).map_err(|error| away(&folder, &error))?;
         Ok(kept.map(|kept| {
             let observed = Observed {
                 attempt: attempt.clone(),
@@ -260,52 +306,76 @@ impl SlurmExecutor {
 }
 
 fn note_job(folder: &Path, id: &str) -> Result<(), ExecutorError> {
-    folder::put_bytes(&folder.join(JOB), id.as_bytes(), 0o600).map_err(|error| away(folder, &error))
+    plain::put_bytes(&folder.join(JOB), id.as_bytes(), 0o600).map_err(|error| away(folder, &error))
 }
 
-/// Whether Slurm will never take a job like this, or could not be asked.
+/// Whether the ranks of an attempt have all ended, so that nobody can be told anything.
+fn is_over(folder: &Path) -> bool {
+    Ending::read(folder).is_ok_and(|ending| ending.is_some())
+}
+
+/// Whether Slurm will never take a job like this. Whatever else it says may pass: daemons that are away or
+/// strangers to each other for a moment, limits on how much may be submitted at once.
 fn refusal(errors: &str) -> ExecutorError {
-    const LATER: [&str; 8] = [
-        "Unable to contact",
-        "timed out",
-        "Zero Bytes",
-        "temporarily",
-        "Connection refused",
-        "Communication connection failure",
-        "Unable to establish",
-        "resource allocation request failed",
+    const NEVER: [&str; 22] = [
+        "invalid partition",
+        "invalid account",
+        "invalid qos",
+        "invalid feature",
+        "invalid wckey",
+        "invalid generic resource",
+        "invalid trackable resource",
+        "invalid directive",
+        "invalid numeric value",
+        "invalid argument",
+        "unrecognized option",
+        "requested node configuration is not available",
+        "node count specification invalid",
+        "cpu count specification invalid",
+        "cpu count per node can not be satisfied",
+        "task count specification invalid",
+        "more processors requested than permitted",
+        "memory required by task is not available",
+        "memory specification can not be satisfied",
+        "requested time limit is invalid",
+        "not permitted to use this partition",
+        "too long",
     ];
     let said = errors.trim().replace("sbatch: error: ", "");
-    if said.is_empty() || LATER.iter().any(|text| said.contains(text)) {
-        return ExecutorError::Away(format!("sbatch: {said}"));
+    let small = said.to_lowercase();
+    if NEVER.iter().any(|text| small.contains(text)) {
+        return ExecutorError::Refused(format!("Slurm refuses it: {said}"));
     }
-    ExecutorError::Refused(format!("Slurm refuses it: {said}"))
+    ExecutorError::Away(format!("sbatch: {said}"))
 }
 
 impl Executor for SlurmExecutor {
+    fn refuses(&self, launch: &Launch) -> Option<String> {
+        check::refuses(launch).or_else(|| Shape::of(launch).err())
+    }
+
     fn launch(&self, launch: &Launch) -> Result<(), ExecutorError> {
-        check::launchable(launch)?;
-        if let Some(image) = &launch.image {
-            let what = format!("image: `{image}`: this executor starts programs, not containers");
-            return Err(ExecutorError::Refused(what));
+        if let Some(why) = self.refuses(launch) {
+            return Err(ExecutorError::Refused(why));
         }
-        let shape = Shape::of(launch)?;
+        let shape = Shape::of(launch).map_err(ExecutorError::Refused)?;
         let target = self.folder.of(&launch.attempt);
         self.folder.claim(&launch.attempt, |folder| {
             let ranks = u32::try_from(launch.ranks.len()).unwrap_or(u32::MAX);
-            folder::put(&folder.join(LAUNCH), &Kept { ranks })?;
-            let file = |name: &str, text: &str| {
-                folder::put_bytes(&folder.join(name), text.as_bytes(), 0o600)
-            };
-            file("batch.sh", script::BATCH)?;
-            file("rank.sh", script::RANK)?;
-            file("launch.sh", &script::launch_file(launch, &shape, &target))?;
-            for rank in 0..launch.ranks.len() {
-                file(&format!("rank-{rank}.sh"), &script::rank_file(launch, rank))?;
+            plain::put(&folder.join(LAUNCH), &Kept { ranks })?;
+            let file =
+                |name: &str, bytes: &[u8]| plain::put_bytes(&folder.join(name), bytes, 0o600);
+            file("batch.sh", script::BATCH.as_bytes())?;
+            file("rank.sh", script::RANK.as_bytes())?;
+            file("child.sh", script::CHILD.as_bytes())?;
+            file("launch.sh", script::launch_file(launch, &shape, &target).as_bytes())?;
+            file("env", &script::env_file(&launch.env))?;
+            for (number, rank) in launch.ranks.iter().enumerate() {
+                file(&format!("rank-{number}.env"), &script::env_file(&rank.env))?;
             }
             std::fs::create_dir(folder.join("work"))
         })?;
-        if Self::job_id(&target).is_some() || target.join(END).exists() {
+        if Self::job_id(&target).is_some() || plain::is_there(&target.join(END)) {
             return Ok(());
         }
         // Nobody has written down an id; that does not mean that nobody has submitted it.
@@ -319,14 +389,16 @@ impl Executor for SlurmExecutor {
         let mut found = Vec::new();
         let mut open = Vec::new();
         for attempt in self.folder.attempts()? {
-            match self.ended(&attempt)? {
-                Some(ended) => found.push(ended),
+            match self.ended(&attempt) {
+                Ok(Some(ended)) => found.push(ended),
                 // Before Slurm is asked: what is submitted after that is not missing from its answer.
-                None => open.push((Self::job_id(&self.folder.of(&attempt)), attempt)),
+                Ok(None) => open.push((Self::job_id(&self.folder.of(&attempt)), attempt)),
+                Err(error) => found.push(folder::unreadable(attempt, &error, ENGINE)),
             }
         }
+        let mut awaited = Awaited::default();
         if open.is_empty() {
-            self.known().running.clear();
+            self.await_those(awaited);
             return Ok(found);
         }
         let jobs = self.jobs(None)?;
@@ -334,25 +406,30 @@ impl Executor for SlurmExecutor {
         for job in &jobs {
             by_name.entry(job.name.as_str()).or_default().push(job);
         }
-        let mut running = Vec::new();
         for (id, attempt) in open {
-            let observed = self.find(&attempt, id.as_deref(), &by_name)?;
+            let observed = match self.find(&attempt, id.as_deref(), &by_name) {
+                Ok(observed) => observed,
+                Err(error) => {
+                    found.push(folder::unreadable(attempt, &error, ENGINE));
+                    continue;
+                }
+            };
             match observed.as_ref().map(|observed| &observed.phase) {
                 Some(Phase::Ended(_)) => {
                     self.known().odd_since.remove(&attempt);
                 }
-                Some(_) => running.push(self.folder.of(&attempt)),
+                Some(_) => awaited.add(self.folder.of(&attempt)),
                 None => {}
             }
             found.extend(observed);
         }
-        self.known().running = running;
+        self.await_those(awaited);
         Ok(found)
     }
 
     fn tell(&self, attempt: &AttemptId, notice: Notice) -> Result<(), ExecutorError> {
         let folder = self.folder.known(attempt)?;
-        if self.ended(attempt)?.is_some() || folder.join(shared::EXIT).exists() {
+        if self.ended(attempt)?.is_some() || is_over(&folder) {
             return Ok(());
         }
         let signal = match notice {
@@ -380,7 +457,8 @@ impl Executor for SlurmExecutor {
         most: usize,
     ) -> Result<Vec<u8>, ExecutorError> {
         let folder = self.folder.known(attempt)?;
-        folder::read_part(&folder.join(folder::log_name(rank)), from, most)
+        let path = folder.join(folder::log_name(rank));
+        plain::read_part(&path, from, most).map_err(|error| away(&path, &error))
     }
 
     fn usage(&self, attempt: &AttemptId) -> Result<Option<Usage>, ExecutorError> {
@@ -392,7 +470,7 @@ impl Executor for SlurmExecutor {
     }
 
     fn forget(&self, attempt: &AttemptId) -> Result<(), ExecutorError> {
-        if !self.folder.of(attempt).exists() {
+        if !plain::is_there(&self.folder.of(attempt)) {
             return Ok(());
         }
         if self.ended(attempt)?.is_none() {
@@ -402,20 +480,13 @@ impl Executor for SlurmExecutor {
             }
         }
         self.folder.remove(attempt)?;
-        self.known().ended.remove(attempt);
+        let mut known = self.known();
+        known.ended.remove(attempt);
+        known.odd_since.remove(attempt);
         Ok(())
     }
 
     fn wait(&self, at_most: Duration) {
-        let until = Instant::now() + at_most;
-        loop {
-            let ended =
-                self.known().running.iter().any(|folder| folder.join(shared::EXIT).exists());
-            let left = until.saturating_duration_since(Instant::now());
-            if ended || left.is_zero() {
-                return;
-            }
-            std::thread::sleep(left.min(LOOK));
-        }
+        Awaited::wait(&self.awaited, at_most);
     }
 }

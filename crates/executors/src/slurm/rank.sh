@@ -1,27 +1,24 @@
 #!/bin/bash
-# One rank of an attempt on Slurm: its environment, its output, its end.
+# Follows one rank of an attempt on Slurm: its output, what it is told, its end.
+# The rank's own environment is not here but in child.sh, which becomes the rank.
 here=$FALAJ_FOLDER
 rank=$SLURM_PROCID
 . "$here/launch.sh"
-. "$here/rank-$rank.sh"
 log=$here/rank-$rank.log
 
 # Written whole, and before anybody can act on it.
 ended() {
-    echo "rank $rank $* $(date +%s%3N)" >"$here/rank-$rank.end.part"
-    mv "$here/rank-$rank.end.part" "$here/rank-$rank.end"
-}
-
-not_started() {
-    echo "falaj: $*" >>"$log"
-    ended not-started
-    exit 1
+    {
+        echo "rank $rank $* $(date +%s%3N)"
+        if [ -n "$told" ]; then echo told; else echo "untold $rank"; fi
+    } >"$here/rank-$rank.end.part"
+    mv -T "$here/rank-$rank.end.part" "$here/rank-$rank.end"
 }
 
 # Some Slurms signal every process of a step, others only this one, which then passes it on.
 pass_on() {
     [ -n "$FALAJ_PASS_ON" ] || return
-    kill "-$1" -- "$2$(cat "$here/rank-$rank.pid")" 2>/dev/null || early=$1
+    kill "-$1" -- "$2$(cat "$here/rank-$rank.pid" 2>/dev/null)" 2>/dev/null || early=$1
 }
 
 told= early=
@@ -31,22 +28,22 @@ trap 'pass_on USR1 ""' USR1
 # Told before there was anything to tell it to.
 [ -e "$here/stop" ] && { ended signal 15; exit 0; }
 
-export FALAJ_ATTEMPT=$attempt FALAJ_RANK=$rank
-[ -n "$MASTER_ADDR" ] && [ "$MASTER_ADDR" = "$wished_host" ] && export MASTER_ADDR=$FALAJ_FIRST_HOST
-if [ -n "$gpus_per_rank" ] && [ "$gpus_per_rank" -gt 0 ]; then
+devices=$CUDA_VISIBLE_DEVICES
+if [ "$falaj_gpus_per_rank" -gt 0 ]; then
     # The GPUs of the job on this node, shared out among its ranks there.
     IFS=, read -r -a gpus <<<"$CUDA_VISIBLE_DEVICES"
-    mine=("${gpus[@]:$((SLURM_LOCALID * gpus_per_rank)):$gpus_per_rank}")
-    CUDA_VISIBLE_DEVICES=$(IFS=,; echo "${mine[*]}")
+    mine=("${gpus[@]:$((SLURM_LOCALID * falaj_gpus_per_rank)):$falaj_gpus_per_rank}")
+    devices=$(IFS=,; echo "${mine[*]}")
 fi
-export CUDA_VISIBLE_DEVICES=${own_devices-$CUDA_VISIBLE_DEVICES}
-export -n FALAJ_FOLDER FALAJ_FIRST_HOST FALAJ_PASS_ON
 
-cd "$folder" 2>/dev/null || not_started "folder: \`$folder' is not there, or is no folder"
-type -P -- "${command[0]}" >/dev/null || not_started "cannot start \`${command[0]}': not found"
+cd "$falaj_folder" 2>/dev/null || {
+    echo "falaj: folder: \`$falaj_folder' is not there, or is no folder" >>"$log"
+    ended not-started
+    exit 1
+}
 
 # Whether some rank has failed. Files of other nodes are seen late, so this is asked more than once.
-a_rank_failed() { grep -qsv '^rank [0-9]* exit 0 ' "$here"/rank-*.end; }
+a_rank_failed() { grep -hs '^rank ' "$here"/rank-*.end | grep -qv '^rank [0-9]* exit 0 '; }
 
 # Kills it when its time is up: soon if another rank has failed, else after the grace of a stop.
 kill_later() {
@@ -55,8 +52,8 @@ kill_later() {
     told_at=$(date +%s%3N)
     while :; do
         local gone=$(($(date +%s%3N) - told_at))
-        [ "$gone" -ge "$grace_ms" ] && break
-        [ "$gone" -ge "$gang_grace_ms" ] && a_rank_failed && break
+        [ "$gone" -ge "$falaj_grace_ms" ] && break
+        [ "$gone" -ge "$falaj_gang_grace_ms" ] && a_rank_failed && break
         sleep 0.2
     done
     kill -KILL -- "-$(cat "$here/rank-$rank.pid")"
@@ -66,7 +63,7 @@ kill_later() {
 # between: the code of a process in the background is not to be had while signals arrive.
 (
     trap : TERM USR1
-    setsid bash -c 'echo "$$" >"$0"; exec "$@"' "$here/rank-$rank.pid" "${command[@]}" \
+    setsid bash "$here/child.sh" "$here" "$rank" "$devices" "$FALAJ_FIRST_HOST" "${falaj_command[@]}" \
         >>"$log" 2>&1 </dev/null
     echo "$?" >"$here/rank-$rank.code"
 ) 2>/dev/null &
@@ -74,12 +71,12 @@ child=$!
 killer=
 while kill -0 "$child" 2>/dev/null; do
     wait "$child"
-    if [ "$early" = TERM ]; then
-        # It came before there was a process to pass it on to.
+    # It came before there was a process to pass it on to.
+    while [ "$early" = TERM ] && kill -0 "$child" 2>/dev/null; do
         early=
         sleep 0.1
         pass_on TERM -
-    fi
+    done
     if [ -n "$told" ] && [ -z "$killer" ]; then
         kill_later >/dev/null 2>&1 &
         killer=$!
@@ -88,9 +85,14 @@ done
 [ -n "$killer" ] && kill -KILL "$killer" 2>/dev/null
 group=$(cat "$here/rank-$rank.pid" 2>/dev/null)
 [ -n "$group" ] && kill -KILL -- "-$group" 2>/dev/null
+# A signal reaches the rank and this one in any order: one that is under way is waited for.
+[ -z "$told" ] && [ -e "$here/stop" ] && sleep 0.2
 # Without a code it was killed with what was around it.
 code=$(cat "$here/rank-$rank.code" 2>/dev/null || echo 137)
-if [ "$code" -gt 128 ]; then
+if [ -e "$here/rank-$rank.not-started" ]; then
+    ended not-started
+    exit 1
+elif [ "$code" -gt 128 ]; then
     ended signal $((code - 128))
 else
     ended exit "$code"

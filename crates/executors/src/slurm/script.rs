@@ -1,17 +1,22 @@
 //! What is given to Slurm: files for its scripts, and the words of a submission.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::shared::{LONGEST_GANG_GRACE, quoted};
-use crate::{ExecutorError, Launch};
+use crate::Launch;
+use crate::shared::{LONGEST_GANG_GRACE, quoted, variables};
 
 use super::SlurmSettings;
 
 /// Starts the ranks, and writes down their ends.
 pub(super) const BATCH: &str = include_str!("batch.sh");
-/// Is one rank.
+/// Follows one rank.
 pub(super) const RANK: &str = include_str!("rank.sh");
+/// Becomes that rank.
+pub(super) const CHILD: &str = include_str!("child.sh");
+/// The secrets, until the job has started.
+pub(super) const SECRETS: &str = "secrets";
 
 /// Minutes beyond its own time after which Slurm ends an attempt, should its script not.
 const SPARE_SECONDS: u64 = 120;
@@ -26,7 +31,7 @@ pub(super) struct Shape {
 
 impl Shape {
     /// Slurm is asked for equal nodes, filled one after the other.
-    pub(super) fn of(launch: &Launch) -> Result<Self, ExecutorError> {
+    pub(super) fn of(launch: &Launch) -> Result<Self, String> {
         let mut nodes: Vec<(&str, usize)> = Vec::new();
         for rank in &launch.ranks {
             match nodes.last_mut() {
@@ -34,14 +39,14 @@ impl Shape {
                 _ => nodes.push((&rank.node, 1)),
             }
         }
-        let refuse = |what: &str| Err(ExecutorError::Refused(format!("ranks: {what}")));
-        let per_node = nodes[0].1;
+        let refuse = |what: &str| Err(format!("ranks: {what}"));
+        let per_node = nodes.first().map_or(0, |(_, count)| *count);
         if nodes.iter().any(|(_, count)| *count != per_node) {
             return refuse(
                 "on Slurm, each node has equally many, and those of a node stand together",
             );
         }
-        let gpus = launch.ranks[0].gpus.len();
+        let gpus = launch.ranks.first().map_or(0, |rank| rank.gpus.len());
         if launch.ranks.iter().any(|rank| rank.gpus.len() != gpus) {
             return refuse("on Slurm, each has equally many GPUs");
         }
@@ -57,8 +62,6 @@ pub(super) fn submission(
     folder: &Path,
 ) -> Vec<String> {
     let here = folder.display();
-    let mut exported = vec!["PATH", "HOME", "LANG", "SLURM_CONF", "FALAJ_FOLDER"];
-    exported.extend(launch.secrets.keys().map(String::as_str));
     let mut words = vec![
         "--parsable".to_owned(),
         "--no-requeue".to_owned(),
@@ -71,8 +74,7 @@ pub(super) fn submission(
         format!("--chdir={here}"),
         format!("--output={here}/job.log"),
         "--open-mode=append".to_owned(),
-        // Names alone: the values are in the environment of the command, which others cannot read.
-        format!("--export={}", exported.join(",")),
+        "--export=PATH,HOME,LANG,SLURM_CONF,FALAJ_FOLDER".to_owned(),
     ];
     let limits = &launch.limits;
     if limits.cpu_millis > 0 {
@@ -102,7 +104,7 @@ pub(super) fn submission(
     words
 }
 
-/// `launch.sh`: what both scripts need to know.
+/// `launch.sh`: what the scripts need to know. All names begin alike, so that none is a user's.
 pub(super) fn launch_file(launch: &Launch, shape: &Shape, folder: &Path) -> String {
     let work = folder.join("work");
     let place = launch.folder.as_deref().unwrap_or(&work);
@@ -119,24 +121,17 @@ pub(super) fn launch_file(launch: &Launch, shape: &Shape, folder: &Path) -> Stri
         ("grace_ms", &launch.grace.as_millis().to_string()),
         ("gang_grace_ms", &gang_grace.as_millis().to_string()),
         ("time_limit", &time),
+        ("secrets", if launch.secrets.is_empty() { "" } else { SECRETS }),
     ] {
-        let _ = writeln!(text, "{name}={}", quoted(value));
+        let _ = writeln!(text, "falaj_{name}={}", quoted(value));
     }
-    let _ = writeln!(text, "command=({})", command.join(" "));
+    let _ = writeln!(text, "falaj_command=({})", command.join(" "));
     text
 }
 
-/// `rank-N.sh`: the environment of one rank, without secrets.
-pub(super) fn rank_file(launch: &Launch, rank: usize) -> String {
-    let own = &launch.ranks[rank].env;
-    let mut text = String::new();
-    for (name, value) in launch.env.iter().filter(|(name, _)| !own.contains_key(*name)).chain(own) {
-        let _ = writeln!(text, "export {name}={}", quoted(value));
-    }
-    if let Some(devices) = own.get("CUDA_VISIBLE_DEVICES") {
-        let _ = writeln!(text, "own_devices={}", quoted(devices));
-    }
-    text
+/// `env`, and `rank-N.env`: variables of all ranks and of one, for the process that becomes it.
+pub(super) fn env_file(env: &BTreeMap<String, String>) -> Vec<u8> {
+    variables(env.iter().map(|(name, value)| (name, value.as_str())))
 }
 
 #[cfg(test)]
@@ -144,7 +139,6 @@ mod tests {
     use super::*;
     use crate::{AttemptId, Limits, RankPlace};
     use falaj_base::Secret;
-    use std::collections::BTreeMap;
     use std::time::Duration;
 
     fn launch(nodes: &[(&str, usize)]) -> Launch {
@@ -174,7 +168,7 @@ mod tests {
 
     #[test]
     fn nodes_must_be_alike() {
-        let shape = |nodes: &[(&str, usize)]| Shape::of(&launch(nodes)).map_err(|e| e.to_string());
+        let shape = |nodes: &[(&str, usize)]| Shape::of(&launch(nodes));
         let even = shape(&[("a", 1), ("a", 1), ("b", 1), ("b", 1)]);
         assert_eq!(even, Ok(Shape { nodes: 2, per_node: 2, gpus: 1 }));
         assert!(shape(&[("a", 0), ("a", 0), ("b", 0)]).unwrap_err().contains("equally many"));
@@ -201,15 +195,13 @@ mod tests {
             "--gres=gpu:a100:4",
             "--time=3",
             "--partition=low",
-            "--export=PATH,HOME,LANG,SLURM_CONF,FALAJ_FOLDER,TOKEN",
+            "--export=PATH,HOME,LANG,SLURM_CONF,FALAJ_FOLDER",
         ] {
             assert!(words.iter().any(|word| word == wanted), "{wanted} is not in {words:?}");
         }
-        let all = words.join(" ")
-            + &launch_file(&launch, &shape, Path::new("/shared/job-1"))
-            + &rank_file(&launch, 0);
-        assert!(!all.contains("hidden"));
-        assert!(all.contains("command=('echo' 'a b')"));
-        assert!(all.contains("export RANK='it'\\''s'") && !all.contains("weaker"));
+        let all = words.join(" ") + &launch_file(&launch, &shape, Path::new("/shared/job-1"));
+        assert!(!all.contains("hidden") && !all.contains("TOKEN"));
+        assert!(all.contains("falaj_command=('echo' 'a b')"));
+        assert_eq!(env_file(&launch.ranks[0].env), b"RANK=it's\0");
     }
 }

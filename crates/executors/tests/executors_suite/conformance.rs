@@ -44,6 +44,8 @@ on_every_engine!(
     secrets_are_seen_inside_alone,
     what_is_forgotten_is_gone,
     what_cannot_start_says_why,
+    what_a_job_does_to_its_folder_concerns_nobody_else,
+    its_environment_is_its_own,
 );
 
 const STUBBORN: &str = "trap '' TERM; echo ready; while :; do sleep 0.1; done";
@@ -287,5 +289,84 @@ fn what_cannot_start_says_why(engine: &Engine) {
     let mut odd = script("odd", "true");
     odd.env.insert("A-B".to_owned(), String::new());
     assert!(refused(executor.launch(&odd)).contains("A-B"));
+    let mut many = script("many", "true");
+    many.ranks = ranks(u32::try_from(falaj_executors::MOST_RANKS).unwrap() + 1);
+    assert!(refused(executor.launch(&many)).contains("ranks"));
     assert_eq!(executor.observe().unwrap().len(), 1);
+
+    // The same is told before anything is to be started.
+    for never in [&container, &empty, &nobody, &odd, &many] {
+        assert_eq!(executor.refuses(never), Some(refused(executor.launch(never))));
+    }
+    assert_eq!(executor.refuses(&launch), None);
+}
+
+/// Every file of an attempt that the server reads, on whichever engine.
+const FILES: &str = "rank-0.log exit exit.json end.json state.json launch.json started-at job waiting \
+                     control submitted";
+
+fn what_a_job_does_to_its_folder_concerns_nobody_else(engine: &Engine) {
+    let executor = engine.executor();
+    let outside = engine.folder.path().join("outside");
+    fs::write(&outside, "not-to-be-read").unwrap();
+    let outside = outside.display();
+    let each = |what: &str| {
+        format!("for f in {FILES}; do rm -f ../$f; {what}; done; echo >ready; sleep 2; echo over")
+    };
+    let odd = [
+        script("links", &each(&format!("ln -s {outside} ../$f"))),
+        script("pipes", &each("mkfifo ../$f")),
+        script("folders", &each("mkdir -p ../$f/full")),
+        script("closed", &each("echo x >../$f; chmod 000 ../$f")),
+        script("shut", "echo >ready; chmod 000 ..; sleep 2"),
+    ];
+    let fine = script("fine", "sleep 4; echo fine");
+    odd.iter().chain([&fine]).for_each(|launch| executor.launch(launch).unwrap());
+    for launch in &odd {
+        let ready = engine.attempts().join(launch.attempt.as_str()).join("work/ready");
+        crate::engine::until("it does not run", || ready.exists());
+        let begun = Instant::now();
+        let found = executor.observe().unwrap();
+        assert_eq!(found.len(), odd.len() + 1, "{found:?}");
+        let said = executor.output(&launch.attempt, 0, 0, 1 << 20).unwrap();
+        let part = executor.output_part(&launch.attempt, 0, 0, 1 << 20).unwrap();
+        executor.output_start(&launch.attempt, 0, 0).unwrap();
+        executor.usage(&launch.attempt).unwrap();
+        executor.tell(&launch.attempt, Notice::Checkpoint).unwrap();
+        for bytes in [said, part.bytes] {
+            assert!(!String::from_utf8_lossy(&bytes).contains("not-to-be-read"), "{launch:?}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "something waited: {launch:?}");
+    }
+    assert_eq!(ended(&*executor, &fine.attempt).0, End::Succeeded);
+    for launch in &odd {
+        executor.tell(&launch.attempt, Notice::Kill).unwrap();
+        ended(&*executor, &launch.attempt);
+        executor.forget(&launch.attempt).unwrap();
+    }
+    assert_eq!(fs::read_to_string(outside.to_string()).unwrap(), "not-to-be-read");
+    assert_eq!(executor.observe().unwrap().len(), 1);
+}
+
+/// Names that mean something to what starts a rank mean it to the rank alone.
+fn its_environment_is_its_own(engine: &Engine) {
+    let executor = engine.executor();
+    let text = "echo $here/$rank/$log/$folder/$command/$falaj_one/$FALAJ_FOLDER/$FALAJ_SECRET_0; \
+                echo $SECRET_NAME; echo $PATH; exit 6";
+    let mut launch = script("names", text);
+    "/bin/bash".clone_into(&mut launch.command[0]);
+    for name in ["here", "rank", "log", "folder", "command", "FALAJ_FOLDER"] {
+        launch.env.insert(name.to_owned(), name.to_uppercase());
+    }
+    // Without any program that a script would need.
+    launch.env.insert("PATH".to_owned(), "/no/such/folder".to_owned());
+    launch.env.insert("SLURM_CONF".to_owned(), "/no/such/conf".to_owned());
+    for name in ["LD_PRELOAD", "SECRET_NAME"] {
+        launch.secrets.insert(name.to_owned(), Secret::new("hidden"));
+    }
+    let end = run(&*executor, &launch);
+    let said = output(&*executor, &launch.attempt, 0);
+    assert_eq!(end, End::Failed { rank: 0, how: RankEnd::Exit(6) }, "{said}");
+    let lines: Vec<&str> = said.lines().filter(|line| !line.contains("ld.so")).collect();
+    assert_eq!(lines, ["HERE/RANK/LOG/FOLDER/COMMAND//FALAJ_FOLDER/", "hidden", "/no/such/folder"]);
 }

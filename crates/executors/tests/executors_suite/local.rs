@@ -1,6 +1,7 @@
 //! What the local executor promises beyond the rest: limits, leftovers, output that does not end.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use falaj_executors::{End, Executor, LocalExecutor, Notice, Phase, RankEnd};
@@ -167,6 +168,89 @@ fn an_endless_output_keeps_its_beginning_and_its_end() {
     assert_eq!(executor.output(&launch.attempt, 0, end, 100).unwrap(), b"last\n");
     let kept = executor.output_start(&launch.attempt, 0, 1 << 20).unwrap();
     assert!(kept > 18_000_000, "{kept}");
+    // Copied part by part, it is what was kept, and the gap is seen.
+    let (mut from, mut copied, mut gaps) = (0, Vec::new(), 0);
+    loop {
+        let part = executor.output_part(&launch.attempt, 0, from, 300_000).unwrap();
+        if part.bytes.is_empty() {
+            break;
+        }
+        gaps += usize::from(part.at > from);
+        from = part.at + part.bytes.len() as u64;
+        copied.extend(part.bytes);
+    }
+    assert_eq!((from, gaps), (about.len(), 1));
+    assert!(copied.len() < 3 << 20 && !copied.contains(&0), "{} bytes", copied.len());
+    assert!(copied.starts_with(b"first\n") && copied.ends_with(b"last\n"));
+}
+
+/// A shim that starts with few files.
+fn with_few_files(engine: &Engine, limit: &str) -> LocalExecutor {
+    let shim = engine.folder.path().join("shim");
+    let text = format!("#!/bin/sh\n{limit}\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_falaj-shim"));
+    fs::write(&shim, text).unwrap();
+    fs::set_permissions(&shim, fs::Permissions::from_mode(0o755)).unwrap();
+    LocalExecutor::new(engine.attempts(), shim).unwrap()
+}
+
+#[test]
+fn more_ranks_than_files_are_followed_all_the_same() {
+    let engine = Engine::of(Kind::Local).unwrap();
+    // Enough to start them all, too few to have each by a descriptor.
+    let executor = with_few_files(&engine, "ulimit -n 64");
+    let mut launch = script("crowd", "echo ready; sleep 1; [ $RANK != 39 ] || exit 9; sleep 600");
+    launch.ranks = crate::engine::ranks(40);
+    executor.launch(&launch).unwrap();
+    assert_eq!(
+        ended(&executor, &launch.attempt).0,
+        End::Failed { rank: 39, how: RankEnd::Exit(9) }
+    );
+    let mark = format!("FALAJ_ATTEMPT={}", launch.attempt);
+    for process in fs::read_dir("/proc").unwrap().flatten() {
+        let environ = fs::read(process.path().join("environ")).unwrap_or_default();
+        assert!(!String::from_utf8_lossy(&environ).contains(&mark), "a rank is left");
+    }
+}
+
+#[test]
+fn the_files_of_the_shim_are_not_those_of_ranks() {
+    let engine = Engine::of(Kind::Local).unwrap();
+    let executor = with_few_files(&engine, "ulimit -S -n 64");
+    let mut launch = script("crowd", "sleep 0.3; ulimit -S -n");
+    launch.ranks = crate::engine::ranks(70);
+    assert_eq!(run(&executor, &launch), End::Succeeded);
+    assert_eq!(output(&executor, &launch.attempt, 69), "64\n");
+}
+
+/// Too few for the outputs alone: nothing is started, and that is what is said.
+#[test]
+fn too_few_files_for_any_rank_start_none() {
+    let engine = Engine::of(Kind::Local).unwrap();
+    let executor = with_few_files(&engine, "ulimit -n 20");
+    let ran = engine.folder.path().join("ran");
+    let mut launch = script("crowd", &format!("echo ran >>{}; sleep 600", ran.display()));
+    launch.ranks = crate::engine::ranks(40);
+    assert_eq!(run(&executor, &launch), End::Failed { rank: 0, how: RankEnd::NotStarted });
+    assert!(!ran.exists());
+}
+
+/// Ranks that were done before they could be told anything are done.
+#[test]
+fn a_stop_that_comes_after_the_last_rank_has_ended_changes_nothing() {
+    let (engine, executor) = engine();
+    let launch = script("done", "echo ready; until [ -e ../go ]; do sleep 0.02; done; exit 0");
+    executor.launch(&launch).unwrap();
+    let folder = engine.attempts().join(launch.attempt.as_str());
+    says(&executor, &launch.attempt, 0, "ready");
+    let shim = pid(&state(&engine, &launch.attempt, "shim"));
+    let rank = pid(&state(&engine, &launch.attempt, "ranks")[0]);
+    // The shim sees both at once.
+    kill_process(shim, Signal::STOP).unwrap();
+    fs::write(folder.join("go"), "on\n").unwrap();
+    until("it does not end", || !is_alive(rank));
+    executor.tell(&launch.attempt, Notice::Stop).unwrap();
+    kill_process(shim, Signal::CONT).unwrap();
+    assert_eq!(ended(&executor, &launch.attempt).0, End::Succeeded);
 }
 
 #[test]

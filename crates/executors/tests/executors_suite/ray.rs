@@ -65,6 +65,43 @@ fn a_launcher_that_cannot_run_says_why() {
     assert!(said.contains("127"), "{said}");
 }
 
+/// The processes of which a file in `/proc` holds some text. Ray's have ids of their own here, so that what
+/// they say of themselves is not what they are called outside.
+fn processes(file: &str, text: &str) -> Vec<rustix::process::Pid> {
+    let holds = |path: &std::path::Path| {
+        let bytes = std::fs::read(path.join(file)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).contains(text)
+    };
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(|entry| holds(&entry.path()))
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(rustix::process::Pid::from_raw)
+        .collect()
+}
+
+#[test]
+fn what_a_rank_has_started_does_not_outlive_a_launcher_that_is_killed() {
+    let Some(engine) = Engine::of(Kind::Ray) else { return };
+    let executor = engine.executor();
+    let text = "sleep 600 & setsid sleep 600 & sleep 0.2; echo ready; wait";
+    let launch = script("orphans", text);
+    executor.launch(&launch).unwrap();
+    says(&*executor, &launch.attempt, 0, "ready");
+    // Until what watches it is there.
+    std::thread::sleep(Duration::from_secs(2));
+    let mark = format!("FALAJ_ATTEMPT={}", launch.attempt);
+    assert_eq!(processes("environ", &mark).len(), 3);
+    let launcher = processes("cmdline", &format!("{}/launcher.py", launch.attempt));
+    assert!(!launcher.is_empty());
+    for process in launcher {
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+    }
+    until("a process was left", || processes("environ", &mark).is_empty());
+    assert_eq!(ended(&*executor, &launch.attempt).0, End::Lost);
+}
+
 #[test]
 fn a_ray_that_does_not_answer_is_away() {
     let Some(engine) = Engine::of(Kind::Ray) else { return };

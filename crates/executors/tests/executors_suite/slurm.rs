@@ -33,11 +33,14 @@ fn a_rank_passes_signals_on_once() {
     let job = "trap 'echo saved; exit 3' TERM; trap 'echo checkpoint' USR1; echo ready; \
                while :; do sleep 0.05; done";
     let launch = format!(
-        "attempt=a\nfolder={here}\nranks=1\ngpus_per_rank=0\nwished_host=x\ngrace_ms=20000\n\
-         gang_grace_ms=1000\ntime_limit=\ncommand=(bash -c \"{job}\")\n"
+        "falaj_attempt=a\nfalaj_folder={here}\nfalaj_ranks=1\nfalaj_gpus_per_rank=0\n\
+         falaj_wished_host=x\nfalaj_grace_ms=20000\nfalaj_gang_grace_ms=1000\n\
+         falaj_time_limit=\nfalaj_command=(bash -c \"{job}\")\n"
     );
     fs::write(folder.path().join("launch.sh"), launch).unwrap();
-    fs::write(folder.path().join("rank-0.sh"), "").unwrap();
+    fs::write(folder.path().join("env"), "").unwrap();
+    fs::write(folder.path().join("rank-0.env"), "").unwrap();
+    fs::write(folder.path().join("child.sh"), include_str!("../../src/slurm/child.sh")).unwrap();
     fs::write(folder.path().join("rank.sh"), include_str!("../../src/slurm/rank.sh")).unwrap();
     let mut rank = Command::new("bash")
         .arg(folder.path().join("rank.sh"))
@@ -55,7 +58,7 @@ fn a_rank_passes_signals_on_once() {
         log().lines().filter(|line| *line != "Terminated").map(str::to_owned).collect();
     assert_eq!(said, ["ready", "checkpoint", "saved"]);
     let end = fs::read_to_string(folder.path().join("rank-0.end")).unwrap();
-    assert!(end.starts_with("rank 0 exit 3 "), "{end}");
+    assert!(end.starts_with("rank 0 exit 3 ") && end.ends_with("\ntold\n"), "{end}");
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! entity, and one that does not tell, lose their content and the reason, which may quote it. That there
 //! was a bad record at the offset stays known.
 
+use std::time::Duration;
+
 use falaj_base::Result;
 use falaj_store::db::Tx;
 
@@ -15,11 +17,13 @@ use crate::name::FeatureName;
 use crate::source::blocking;
 use crate::stream::{Kept, Keys, Whose, kept_records, overwrite};
 
+/// How far the clocks of two servers may be apart: what one of them put aside may be of later.
+const APART: Duration = Duration::from_mins(5);
 /// How many are looked at at a time.
 const AT_ONCE: usize = 500;
 
 impl Features {
-    /// Overwrites records that were put aside by then and may be the entity's; tells how many.
+    /// Overwrites records that were put aside by now and may be the entity's; tells how many.
     pub(super) async fn erase_quarantined(
         &self,
         erasure: &Erasure,
@@ -43,7 +47,7 @@ impl Features {
                 }
             }
         }
-        let (mut gone, project, at) = (0, erasure.project, erasure.at);
+        let (mut gone, project, at) = (0, erasure.project, self.db().now() + APART);
         for (source, keys) in sources {
             let keys = std::sync::Arc::new(keys);
             let mut after = String::new();
@@ -56,8 +60,7 @@ impl Features {
                 after = last;
                 let keys = keys.clone();
                 let theirs = blocking(move || {
-                    let theirs =
-                        page.into_iter().filter(|kept| whose(&keys, kept) != Whose::Others);
+                    let theirs = page.into_iter().filter(|kept| !is_others(&keys, kept));
                     Ok(theirs.map(|kept| kept.id).collect::<Vec<_>>())
                 });
                 let theirs = theirs.await?;
@@ -70,13 +73,8 @@ impl Features {
     }
 }
 
-/// Whose a record is, by all that views of its source say and said: the entity's if one finds it so,
-/// and otherwise another's if one does.
-fn whose(keys: &[Keys], kept: &Kept) -> Whose {
-    let found = keys.iter().map(|keys| keys.whose(kept));
-    found.fold(Whose::Untold, |known, found| match (known, found) {
-        (Whose::Theirs, _) | (_, Whose::Theirs) => Whose::Theirs,
-        (Whose::Others, _) | (_, Whose::Others) => Whose::Others,
-        _ => Whose::Untold,
-    })
+/// Whether a record is another's by all that views of its source say and said. One by which it does not
+/// tell may be the one that it was written for.
+fn is_others(keys: &[Keys], kept: &Kept) -> bool {
+    keys.iter().all(|keys| keys.whose(kept) == Whose::Others)
 }

@@ -1,5 +1,6 @@
 //! Doing what was asked for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use super::sets::ORIGIN;
 use super::store;
 use super::target::{Target, targets};
 use crate::Features;
+use crate::definition::VersionId;
 use crate::history::segment::{self, CLAIM, OfView};
 use crate::history::{Position, log, view_lock};
 use crate::knowledge::store as knowledge;
@@ -80,7 +82,7 @@ impl Features {
         }
         report.quarantined += self.erase_quarantined(&erasure, &found).await?;
         report.statistics += self.forget_statistics(&found).await?;
-        self.erase_sets(&home, &erasure, &found).await?;
+        let sets_done = self.erase_sets(&home, &erasure, &found).await;
         let (sets, successors) = self.erased_sets(id).await?;
         (report.training_sets, report.successors) = (sets, successors);
         if let Some(datasets) = self.datasets_if_any() {
@@ -88,7 +90,14 @@ impl Features {
         }
         // Whatever was read before and applied since.
         self.shelf().erase(store, &erasure).await?;
-        self.db().write(move |tx| store::finish(tx, id, &report)).await.map(drop)
+        sets_done?;
+        let views = views(&found);
+        let finish = move |tx: &mut Tx<'_>| {
+            // Whoever began to count before the rows were gone may have put something down since.
+            report.statistics += knowledge::forget(tx, &views)?;
+            store::finish(tx, id, &report)
+        };
+        self.db().write(finish).await.map(drop)
     }
 
     /// Waits until nothing that began before now is still being written: on PostgreSQL the log is
@@ -109,7 +118,7 @@ impl Features {
     /// Drops the statistics of views that have the entity; tells how many. They are counted anew when
     /// somebody asks for it.
     async fn forget_statistics(&self, targets: &[Target]) -> Result<u64> {
-        let views: Vec<_> = targets.iter().flat_map(|target| target.versions.clone()).collect();
+        let views = views(targets);
         self.db().write(move |tx| knowledge::forget(tx, &views)).await
     }
 
@@ -211,6 +220,12 @@ impl Features {
             }
         }
     }
+}
+
+/// All versions of the views, each once and in an order that all who lock them keep.
+fn views(targets: &[Target]) -> Vec<VersionId> {
+    let versions = targets.iter().flat_map(|target| target.versions.iter().copied());
+    versions.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// A file without the rows of an entity: its content, how many rows it has, and how many fewer than

@@ -25,6 +25,7 @@ use falaj_tables::{Layout, Limits, Part, Ranges, RecordWriter, Table};
 use serde_json::json;
 
 use super::erasure::{Erasure, ErasureId};
+use super::store as erasures;
 use super::target::Target;
 use crate::source::{blocking, fit, fits};
 use crate::training::store::{self, CLAIM, Files, MOMENTS, Made};
@@ -38,47 +39,74 @@ const NAME: &str = "feature-erase";
 const ROWS: usize = 65_536;
 /// How often something is tried that others change meanwhile.
 const TRIES: usize = 10;
+/// After how many sets it is put down that they are done.
+const NOTED: usize = 100;
 const WHY: &str = "an entity among its moments was erased: ask for it again, without that";
 
 impl Features {
-    /// Takes the entity out of every training set made of these views. One that is made meanwhile, or
-    /// whose datasets change, is looked at again.
+    /// Takes the entity out of every training set made of these views. One that cannot be read keeps no
+    /// other from being done: the first failure is told at the end.
     pub(super) async fn erase_sets(
         &self,
         home: &Project,
         erasure: &Erasure,
         targets: &[Target],
     ) -> Result<()> {
-        for _ in 1..TRIES {
-            match self.erase_sets_once(home, erasure, targets).await {
-                Err(error) if error.code() == &code::CHANGED => {}
-                done => return done,
-            }
-        }
-        self.erase_sets_once(home, erasure, targets).await
-    }
-
-    async fn erase_sets_once(
-        &self,
-        home: &Project,
-        erasure: &Erasure,
-        targets: &[Target],
-    ) -> Result<()> {
+        let id = erasure.id;
+        let done = self.db().read(move |tx| erasures::looked(tx, id)).await?;
         let mut sets: BTreeMap<TrainingSetId, (Files, Vec<Target>)> = BTreeMap::new();
         for target in targets {
             let versions = target.versions.clone();
             for set in self.db().read(move |tx| store::files_of(tx, &versions)).await? {
-                let known = sets.entry(set.id).or_insert_with(|| (set, Vec::new()));
-                known.1.push(target.clone());
+                if !done.contains(&set.id) {
+                    let known = sets.entry(set.id).or_insert_with(|| (set, Vec::new()));
+                    known.1.push(target.clone());
+                }
             }
         }
+        let (mut looked, mut failed) = (Vec::new(), None);
         // The newest first: they are what is read.
-        for (set, of) in sets.into_values().rev() {
+        for (set, (files, of)) in sets.into_iter().rev() {
             let of: Arc<[Target]> = of.into();
-            let set = Set { features: self, home, erasure, files: set, of };
-            set.erase().await?;
+            match self.erase_set(home, erasure, files, of).await {
+                Ok(()) => looked.push(set),
+                Err(error) => {
+                    tracing::warn!(%set, error = error.chain(), "a training set is not erased from");
+                    failed.get_or_insert(error);
+                }
+            }
+            if looked.len() >= NOTED {
+                let some = std::mem::take(&mut looked);
+                self.db().write(move |tx| erasures::note_looked(tx, id, &some)).await?;
+            }
         }
-        Ok(())
+        let Some(error) = failed else { return Ok(()) };
+        self.db().write(move |tx| erasures::note_looked(tx, id, &looked)).await?;
+        Err(error)
+    }
+
+    /// Takes the entity out of a set. If it is made meanwhile, or its datasets change, it is looked at
+    /// again.
+    async fn erase_set(
+        &self,
+        home: &Project,
+        erasure: &Erasure,
+        files: Files,
+        of: Arc<[Target]>,
+    ) -> Result<()> {
+        let mut set = Set { features: self, home, erasure, files, of };
+        for _ in 1..TRIES {
+            match set.erase().await {
+                Err(error) if error.code() == &code::CHANGED => {}
+                done => return done,
+            }
+            let id = set.files.id;
+            match self.db().read(move |tx| store::files(tx, id)).await? {
+                Some(files) => set.files = files,
+                None => return Ok(()),
+            }
+        }
+        set.erase().await
     }
 
     /// The sets that an erasure took away, and those that have their other rows.
@@ -193,7 +221,11 @@ impl Set<'_> {
         let origin = Origin { kind: ORIGIN.to_owned(), id: by.clone(), digest: None };
         let replacement = match features.datasets_if_any() {
             Some(datasets) => {
-                Some(datasets.replacement(&ctx, self.home, sha256, &staged, origin).await?)
+                let prepared = datasets.replacement(&ctx, self.home, sha256, &staged, origin).await;
+                if prepared.is_err() {
+                    features.objects().discard(staged.blob).await;
+                }
+                Some(prepared?)
             }
             None => None,
         };

@@ -1,5 +1,6 @@
 //! Erasures in the database.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use falaj_base::{Error, ProjectId, Result, Timestamp};
@@ -7,6 +8,7 @@ use falaj_store::db::{Row, Tx, params};
 
 use super::erasure::{Erasure, ErasureId, ErasureState, Report};
 use crate::name::FeatureName;
+use crate::training::TrainingSetId;
 
 /// An erasure keeps the keys for as long as a store may have to be told of it. `feature_erased` tells
 /// up to which of them each online store has done.
@@ -18,6 +20,12 @@ pub(crate) const SCHEMA: &str = "
         finished_at INTEGER);
     CREATE INDEX feature_erasure_state ON feature_erasure (state, number);
     CREATE TABLE feature_erased (store TEXT PRIMARY KEY, number INTEGER NOT NULL);";
+
+/// The training sets that an erasure which runs has looked through.
+pub(crate) const LOOKED: &str = "
+    CREATE TABLE feature_erasure_looked (
+        erasure TEXT NOT NULL, training_set TEXT NOT NULL,
+        PRIMARY KEY (erasure, training_set)) CLUSTERED;";
 
 /// How long the keys of an erasure that is done are kept. A store that was away for longer is filled
 /// anew.
@@ -61,7 +69,8 @@ pub(super) fn running(tx: &mut Tx<'_>) -> Result<Vec<Erasure>> {
     tx.query(&sql, &[])?.iter().map(read).collect()
 }
 
-/// Puts down that one is done, and what became of it; false if it was already.
+/// Puts down that one is done, and what became of it; false if it was already. What is known of the views'
+/// values must be forgotten in the same transaction.
 pub(super) fn finish(tx: &mut Tx<'_>, id: ErasureId, report: &Report) -> Result<bool> {
     let report = serde_json::to_string(report).map_err(Error::internal)?;
     let now = tx.now();
@@ -70,6 +79,7 @@ pub(super) fn finish(tx: &mut Tx<'_>, id: ErasureId, report: &Report) -> Result<
          WHERE id = $1 AND state = 'running'",
         &params![id, report, now],
     )?;
+    tx.execute("DELETE FROM feature_erasure_looked WHERE erasure = $1", &params![id])?;
     Ok(done == 1)
 }
 
@@ -141,10 +151,43 @@ pub(crate) fn note_done(tx: &mut Tx<'_>, store: &str, number: i64) -> Result<()>
     .map(drop)
 }
 
-/// The number of the last one of a project; 0 if there is none.
-pub(crate) fn last_of(tx: &mut Tx<'_>, project: ProjectId) -> Result<i64> {
-    let sql = "SELECT COALESCE(MAX(number), 0) AS n FROM feature_erasure WHERE project = $1";
-    tx.query_one(sql, &params![project])?.get("n")
+/// Which erasures of a project there are, and which of them are done.
+///
+/// Whoever reads rows and keeps something of them looks before, and again when it is put down, under the
+/// lock that [`finish`]'s transaction takes for the same view. If both are the same, then none began nor
+/// ended meanwhile; one that still runs drops what was put down when it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    last: i64,
+    done: i64,
+}
+
+pub(crate) fn standing(tx: &mut Tx<'_>, project: ProjectId) -> Result<Standing> {
+    let row = tx.query_one(
+        "SELECT COALESCE(MAX(number), 0) AS last,
+             COUNT(CASE WHEN state = 'done' THEN 1 END) AS done
+         FROM feature_erasure WHERE project = $1",
+        &params![project],
+    )?;
+    Ok(Standing { last: row.get("last")?, done: row.get("done")? })
+}
+
+/// Puts down training sets that have nothing of the entity, or no longer: they never change, and are not
+/// looked through again.
+pub(super) fn note_looked(tx: &mut Tx<'_>, id: ErasureId, sets: &[TrainingSetId]) -> Result<()> {
+    let rows = sets.iter().map(|set| params![id, *set].to_vec());
+    tx.execute_many(
+        "INSERT INTO feature_erasure_looked (erasure, training_set) VALUES ($1, $2)
+         ON CONFLICT (erasure, training_set) DO NOTHING",
+        rows,
+    )
+    .map(drop)
+}
+
+/// The training sets that were looked through.
+pub(super) fn looked(tx: &mut Tx<'_>, id: ErasureId) -> Result<HashSet<TrainingSetId>> {
+    let sql = "SELECT training_set FROM feature_erasure_looked WHERE erasure = $1";
+    tx.query(sql, &params![id])?.iter().map(|row| row.get("training_set")).collect()
 }
 
 /// Those of a project since a time, whose keys are known.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMicrosecondType;
 use arrow_array::{Array, ArrayRef};
-use falaj_base::{Ctx, Error, HumanDuration, Result, Timestamp};
+use falaj_base::{Ctx, Error, HumanDuration, ProjectId, Result, Timestamp};
 use falaj_governance::tenancy::Project;
 use falaj_store::db::Tx;
 use falaj_store::record::Change;
@@ -18,8 +18,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::store::{self, Seen};
-use crate::definition::ViewVersion;
 use crate::definition::form::Noun;
+use crate::definition::{VersionId, ViewVersion};
+use crate::erase::store::{self as erasures, Standing};
 use crate::history::{Position, log};
 use crate::name::FeatureName;
 use crate::schema::moment;
@@ -148,9 +149,12 @@ impl Features {
         patient: bool,
     ) -> Result<Seen> {
         let (id, rows) = (view.id(), view.rows());
-        let read =
-            move |tx: &mut Tx<'_>| Ok((store::seen(tx, id)?, log::end(tx)?, log::trimmed(tx)?));
-        let (known, end, trimmed) = self.db().read(read).await?;
+        let of = project.id;
+        let read = move |tx: &mut Tx<'_>| {
+            let standing = erasures::standing(tx, of)?;
+            Ok((store::seen(tx, id)?, log::end(tx)?, log::trimmed(tx)?, standing))
+        };
+        let (known, end, trimmed, standing) = self.db().read(read).await?;
         let now = self.db().now();
         let mut seen = match known {
             Some(seen) if !due(&seen, view, trimmed.map(|it| it.until), now) => seen,
@@ -196,7 +200,7 @@ impl Features {
             seen.newest_known = newest.known.map(Timestamp::from_micros);
         }
         seen.checked_at = now;
-        self.db().write(move |tx| keep(tx, id, seen)).await
+        self.db().write(move |tx| keep(tx, (of, standing), id, seen)).await
     }
 
     /// The newest of everything that a view has.
@@ -257,8 +261,9 @@ impl Features {
         ctx.authorize(&FEATURE_WRITE, &resource).await?;
         let (ctx, view) = (ctx.clone(), view.clone());
         let write = move |tx: &mut Tx<'_>| {
-            tx.lock(&format!("{NAME}/{}", view.id()))?;
-            let mut seen = store::seen(tx, view.id())?.unwrap_or(seen);
+            lock(tx, view.id())?;
+            // What was not kept is looked for again.
+            let Some(mut seen) = store::seen(tx, view.id())? else { return Ok(seen) };
             if stale == seen.stale_since.is_some() {
                 return Ok(seen);
             }
@@ -291,9 +296,23 @@ impl Features {
     }
 }
 
-/// Puts down what was seen; an incident that began meanwhile goes on.
-fn keep(tx: &mut Tx<'_>, id: crate::definition::VersionId, mut seen: Seen) -> Result<Seen> {
-    tx.lock(&format!("{NAME}/{id}"))?;
+/// What is held by whoever puts down how fresh a view is.
+pub(super) fn lock(tx: &mut Tx<'_>, id: VersionId) -> Result<()> {
+    tx.lock(&format!("{NAME}/{id}"))
+}
+
+/// Puts down what was seen; an incident that began meanwhile goes on. What may be of rows that were erased
+/// meanwhile is not kept.
+fn keep(
+    tx: &mut Tx<'_>,
+    (project, before): (ProjectId, Standing),
+    id: VersionId,
+    mut seen: Seen,
+) -> Result<Seen> {
+    lock(tx, id)?;
+    if erasures::standing(tx, project)? != before {
+        return Ok(seen);
+    }
     if let Some(known) = store::seen(tx, id)? {
         seen.stale_since = known.stale_since;
         seen.newest_event =

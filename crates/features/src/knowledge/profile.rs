@@ -61,8 +61,8 @@ impl Features {
         ctx.authorize(&FEATURE_WRITE, &resource).await?;
         let _place = self.looking().begin()?;
         let id = project.id;
-        let begin = move |tx: &mut Tx<'_>| Ok((log::end(tx)?, erasures::last_of(tx, id)?));
-        let (until, erased) = self.db().read(begin).await?;
+        let begin = move |tx: &mut Tx<'_>| Ok((log::end(tx)?, erasures::standing(tx, id)?));
+        let (until, standing) = self.db().read(begin).await?;
         let origins = Origins { features: self, ctx, project, until };
         let (history, _) = origins.open(&view).await?;
         let stopped = Arc::new(AtomicBool::new(false));
@@ -91,7 +91,7 @@ impl Features {
             let (id, owner) = (view_.id(), view_.id().to_string());
             tx.lock(&format!("{STATISTICS}/{id}"))?;
             // What was read before may have had rows that are erased by now.
-            if erasures::last_of(tx, of)? != erased {
+            if erasures::standing(tx, of)? != standing {
                 let text = "an entity was erased while the rows were counted: ask again";
                 return Err(Error::new(&code::CHANGED, text));
             }

@@ -129,6 +129,7 @@ pub(crate) fn forget(tx: &mut Tx<'_>, views: &[VersionId]) -> Result<u64> {
             dropped += 1;
         }
         super::watch::forget(tx, *view)?;
+        super::freshness::lock(tx, *view)?;
         let start = Position::START;
         tx.execute(
             "UPDATE feature_freshness SET newest_event = NULL, newest_known = NULL, tx = $2,

@@ -15,11 +15,14 @@ use serde::Serialize;
 use super::skew::{ENTITIES, Skew};
 use crate::definition::columns::readable_columns;
 use crate::definition::{VersionId, ViewVersion};
+use crate::erase::store::{self as erasures, Standing};
 use crate::name::FeatureName;
 use crate::{FEATURE_READ, FEATURE_WRITE, Features};
 
 const NAME: &str = "feature-check";
 const EVERY: Duration = Duration::from_secs(30);
+/// What is said in place of a reason to whoever may not read all columns.
+const HIDDEN: &str = "it came to nothing; why is told to those who may read all of its columns";
 /// The most that a reason says.
 const MAX_REASON: usize = 500;
 
@@ -85,7 +88,7 @@ pub(super) fn put(tx: &mut Tx<'_>, view: VersionId, found: &Skew) -> Result<()> 
 
 /// Puts down that a comparison is tried, unless one was within a time: tells whether it is ours.
 fn begin(tx: &mut Tx<'_>, view: VersionId, every: Duration) -> Result<bool> {
-    tx.lock(&format!("{NAME}/{view}"))?;
+    lock(tx, view)?;
     let now = tx.now();
     if kept(tx, view)?.is_some_and(|known| now.since(known.tried_at) < every) {
         return Ok(false);
@@ -98,13 +101,29 @@ fn begin(tx: &mut Tx<'_>, view: VersionId, every: Duration) -> Result<bool> {
     Ok(true)
 }
 
-fn note_failure(tx: &mut Tx<'_>, view: VersionId, why: &str) -> Result<()> {
+fn lock(tx: &mut Tx<'_>, view: VersionId) -> Result<()> {
+    tx.lock(&format!("{NAME}/{view}"))
+}
+
+/// Puts down why a comparison came to nothing, unless an entity was erased meanwhile that the reason may
+/// quote.
+fn note_failure(
+    tx: &mut Tx<'_>,
+    (project, before): (ProjectId, Standing),
+    view: VersionId,
+    why: &str,
+) -> Result<()> {
+    lock(tx, view)?;
+    if erasures::standing(tx, project)? != before {
+        return Ok(());
+    }
     let sql = "UPDATE feature_check SET failure = $2 WHERE view = $1";
     tx.execute(sql, &params![view, why]).map(drop)
 }
 
 /// Forgets why a comparison of views came to nothing: it may quote a value.
 pub(crate) fn forget(tx: &mut Tx<'_>, view: VersionId) -> Result<()> {
+    lock(tx, view)?;
     let sql = "UPDATE feature_check SET failure = NULL WHERE view = $1";
     tx.execute(sql, &params![view]).map(drop)
 }
@@ -161,7 +180,10 @@ impl Features {
     async fn checked_if_due(&self, ctx: &Ctx, project: &Project, view: &ViewVersion) -> Result<()> {
         let Some(check) = view.check() else { return Ok(()) };
         let (id, every) = (view.id(), check.every.get());
-        if !self.db().write(move |tx| begin(tx, id, every)).await? {
+        let of = project.id;
+        let ours = move |tx: &mut Tx<'_>| Ok((begin(tx, id, every)?, erasures::standing(tx, of)?));
+        let (ours, standing) = self.db().write(ours).await?;
+        if !ours {
             return Ok(());
         }
         ctx.authorize(&FEATURE_WRITE, &view.resource(project)).await?;
@@ -173,7 +195,7 @@ impl Features {
         };
         let why: String = error.message().chars().take(MAX_REASON).collect();
         let why = why.replace('\0', "\u{fffd}");
-        self.db().write(move |tx| note_failure(tx, id, &why)).await?;
+        self.db().write(move |tx| note_failure(tx, (of, standing), id, &why)).await?;
         Err(error)
     }
 
@@ -187,12 +209,19 @@ impl Features {
         let view = self.readable_view(ctx, project, name).await?;
         let id = view.id();
         let found = self.db().read(move |tx| kept(tx, id)).await?;
-        let Kept { tried_at, failure, mut result } = found.ok_or_else(|| {
+        let Kept { tried_at, mut failure, mut result } = found.ok_or_else(|| {
             let text = "both stores of the view were not compared yet; `POST …/check` does it";
             Error::new(&code::INVALID_STATE, text)
         })?;
         let catalog = self.catalog(project.id).await?;
         let readable = readable_columns(ctx, &FEATURE_READ, (project, &catalog), &view);
+        let form = view.form();
+        let fields = form.fields.iter().map(|field| field.name.as_str());
+        let mut columns = form.keys().into_iter().map(|key| key.name.as_str()).chain(fields);
+        // A reason may quote a value of any column.
+        if !columns.all(&readable) {
+            failure = failure.map(|_| HIDDEN.to_owned());
+        }
         if let Some(result) = &mut result {
             result.features.retain(|feature| readable(feature.feature.as_str()));
         }

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampMicrosecondType;
+use arrow_array::types::{Date32Type, Decimal128Type, TimestampMicrosecondType};
+use arrow_array::{Array, ArrayRef};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType as Type, TimeUnit};
 use falaj_base::{Error, Result};
+use falaj_online::moment::{FIRST_DAY, LAST_DAY};
 
 /// Whether a column of one type can be taken for another.
 pub(crate) fn fits(from: &Type, to: &Type) -> bool {
@@ -37,6 +38,38 @@ pub(crate) fn fits(from: &Type, to: &Type) -> bool {
 
 /// The column as this type. `field` names it, for the refusal.
 pub(crate) fn fit(field: &str, column: &ArrayRef, to: &Type) -> Result<ArrayRef> {
+    let column = converted(field, column, to)?;
+    check(field, &column)?;
+    Ok(column)
+}
+
+/// Refuses days and decimals that could not be written and read back: files claim more than they hold to.
+fn check(field: &str, column: &ArrayRef) -> Result<()> {
+    match column.data_type() {
+        Type::Date32 => {
+            let days = column.as_primitive::<Date32Type>();
+            let fine = FIRST_DAY..=LAST_DAY;
+            match days.iter().flatten().find(|day| !fine.contains(day)) {
+                None => Ok(()),
+                Some(day) => {
+                    let day = format!("the day {day} since 1970");
+                    Err(Error::invalid(field, day, "days of the years 1 to 9999"))
+                }
+            }
+        }
+        Type::Decimal128(precision, _) => {
+            let numbers = column.as_primitive::<Decimal128Type>();
+            numbers.validate_decimal_precision(*precision).map_err(|_| {
+                let allowed = format!("values of the type {}", column.data_type());
+                Error::invalid(field, "a decimal of more digits", allowed)
+            })
+        }
+        Type::List(_) => check(field, column.as_list::<i32>().values()),
+        _ => Ok(()),
+    }
+}
+
+fn converted(field: &str, column: &ArrayRef, to: &Type) -> Result<ArrayRef> {
     if column.data_type() == to {
         return Ok(column.clone());
     }
@@ -60,7 +93,9 @@ pub(crate) fn fit(field: &str, column: &ArrayRef, to: &Type) -> Result<ArrayRef>
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::{Array, Int64Array, TimestampNanosecondArray, UInt64Array};
+    use arrow_array::{
+        Date32Array, Decimal128Array, Int64Array, TimestampNanosecondArray, UInt64Array,
+    };
 
     use super::*;
     use crate::schema::moment;
@@ -95,5 +130,14 @@ mod tests {
         assert!(fit("x", &large, &Type::Int64).is_err());
         let nanos: ArrayRef = Arc::new(TimestampNanosecondArray::from(vec![1_500]));
         assert_eq!(fit("x", &nanos, &moment()).unwrap().data_type(), &moment());
+        for (day, fine) in [(FIRST_DAY - 1, false), (FIRST_DAY, true), (LAST_DAY + 1, false)] {
+            let days: ArrayRef = Arc::new(Date32Array::from(vec![None, Some(day)]));
+            assert_eq!(fit("x", &days, &Type::Date32).is_ok(), fine, "{day}");
+        }
+        for (steps, fine) in [(99_999, true), (100_000, false), (-100_000, false)] {
+            let numbers = Decimal128Array::from(vec![Some(steps), None]);
+            let numbers: ArrayRef = Arc::new(numbers.with_precision_and_scale(5, 2).unwrap());
+            assert_eq!(fit("x", &numbers, &Type::Decimal128(5, 2)).is_ok(), fine, "{steps}");
+        }
     }
 }

@@ -206,17 +206,31 @@ pub(crate) fn files_of(tx: &mut Tx<'_>, views: &[VersionId]) -> Result<Vec<Files
             &params![*view],
         )?;
         for row in &rows {
-            let state: String = row.get("state")?;
-            found.push(Files {
-                id: row.get("id")?,
-                tenant: row.get("tenant")?,
-                state: state_of(&state),
-                blob: row.get("blob")?,
-                moments: row.get("moments")?,
-            });
+            found.push(read_files(row)?);
         }
     }
     Ok(found)
+}
+
+/// The same of one set; none if it has none.
+pub(crate) fn files(tx: &mut Tx<'_>, id: TrainingSetId) -> Result<Option<Files>> {
+    let row = tx.query_opt(
+        "SELECT id, tenant, state, blob, NULLIF(moments, '') AS moments
+         FROM training_set WHERE id = $1 AND state <> 'erased'",
+        &params![id],
+    )?;
+    row.as_ref().map(read_files).transpose()
+}
+
+fn read_files(row: &Row) -> Result<Files> {
+    let state: String = row.get("state")?;
+    Ok(Files {
+        id: row.get("id")?,
+        tenant: row.get("tenant")?,
+        state: state_of(&state),
+        blob: row.get("blob")?,
+        moments: row.get("moments")?,
+    })
 }
 
 /// Puts down that a set has no file any more, and which has its other rows; false if its file is
@@ -237,8 +251,8 @@ pub(crate) fn erase(
     Ok(changed == 1)
 }
 
-/// Forgets the moments of a set that is not made, or could not be; false if it has become another
-/// meanwhile.
+/// Forgets the moments of a set that is not made, or could not be, and why it could not, which may quote
+/// them; false if it has become another meanwhile.
 pub(crate) fn forget_moments(
     tx: &mut Tx<'_>,
     (id, moments): (TrainingSetId, BlobId),
@@ -247,7 +261,7 @@ pub(crate) fn forget_moments(
 ) -> Result<bool> {
     let now = tx.now();
     let changed = tx.execute(
-        "UPDATE training_set SET moments = '', error = COALESCE(error, $3), state = 'failed',
+        "UPDATE training_set SET moments = '', error = $3, state = 'failed',
              finished_at = COALESCE(finished_at, $4), erased_by = $5
          WHERE id = $1 AND moments = $2 AND state IN ('waiting', 'failed')",
         &params![id, moments, why, now, by],

@@ -185,6 +185,8 @@ async fn what_is_pushed_is_kept_to_the_last_digit_or_refused() {
             (json!("2000-02-29"), json!("1.00001"), json!([]), "df.balance[0]"),
             (json!("2000-02-29"), json!("12345678901234567"), json!([]), "df.balance[0]"),
             (json!("2000-02-29"), json!(0.123_456_789_012_345_6), json!([]), "df.balance[0]"),
+            // A float this large stands for its neighbours as well.
+            (json!("2000-02-29"), json!(123_456_789_012.5), json!([]), "df.balance[0]"),
             (json!("2000-02-29"), json!("1"), json!(["1.001"]), "df.fees[0][0]"),
         ] {
             let (status, problem) = world.post("/push", push(born, balance, fees)).await;

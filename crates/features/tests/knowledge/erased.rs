@@ -1,11 +1,15 @@
 //! Erasing an entity reaches what was made of it: training sets, the datasets that those became,
 //! statistics, and what was put aside of streams.
 
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use falaj_base::{Ctx, HumanDuration, Name};
+use falaj_base::{BlobId, Ctx, HumanDuration, Name};
 use falaj_catalog::version::{Verb, Which};
 use falaj_features::FeaturesConfig;
+use falaj_store::db::{Tx, params};
 use falaj_streams::{StreamConfig, StreamKind};
 use falaj_tables::{Limits, Part, Table};
 use http::Method;
@@ -84,6 +88,20 @@ async fn training_sets_and_their_datasets_go_on_without_it() {
             (world.datasets(), Ctx::system("tester"), world.project().await);
         let old = datasets.open(&ctx, &project, "rides", Which::Latest).await.unwrap();
         let old_file = old.files[0].sha256.clone();
+        // The files of those that have the entity, and the moments of all.
+        let ids = [&with, &alone, &waits].map(|set| set["id"].as_str().unwrap().to_owned());
+        let held = move |tx: &mut Tx<'_>| {
+            let mut blobs = Vec::new();
+            for id in &ids {
+                let sql = "SELECT blob, NULLIF(moments, '') AS moments FROM training_set \
+                           WHERE id = $1";
+                let row = tx.query_one(sql, &params![id.as_str()])?;
+                blobs.extend(row.get::<Option<BlobId>>("blob")?);
+                blobs.extend(row.get::<Option<BlobId>>("moments")?);
+            }
+            Ok(blobs)
+        };
+        let before = world.db.read(held).await.unwrap();
 
         let done = erase(&world, 1).await;
         assert_eq!(done["state"], "done", "{done}");
@@ -130,6 +148,16 @@ async fn training_sets_and_their_datasets_go_on_without_it() {
         let held = "SELECT COUNT(*) AS n FROM training_set WHERE state = 'erased' AND \
                     (blob IS NOT NULL OR moments <> '')";
         assert_eq!(world.count(held).await, 0);
+        let still = move |tx: &mut Tx<'_>| {
+            let mut refs = Vec::new();
+            for blob in before {
+                let sql = "SELECT refs FROM blob WHERE id = $1";
+                refs.push(tx.query_one(sql, &params![blob])?.get::<i64>("refs")?);
+            }
+            Ok(refs)
+        };
+        let refs = world.db.read(still).await.unwrap();
+        assert!(refs.len() >= 5 && refs.iter().all(|refs| *refs == 0), "{refs:?}");
 
         // Done again, as after a crash, it changes nothing.
         world.execute("UPDATE feature_erasure SET state = 'running', finished_at = NULL").await;
@@ -200,6 +228,91 @@ async fn statistics_that_may_tell_of_it_are_dropped() {
     .await;
 }
 
+/// An erasure that began before the rows were read, and ends before what was counted is put down.
+#[tokio::test]
+async fn what_was_counted_while_an_erasure_ran_is_not_kept() {
+    each(async |world: World| {
+        world.apply(DRIVERS).await;
+        push(&world, 1, 777).await;
+        erase(&world, 3).await;
+        world.execute("UPDATE feature_erasure SET state = 'running', finished_at = NULL").await;
+        let lock = format!("feature-statistics/{}", world.view("stats").await.id());
+        let (db, (held, holds), (go, goes)) = (world.db.clone(), channel::<()>(), channel::<()>());
+        let ending = tokio::spawn(async move {
+            let end = move |tx: &mut Tx<'_>| {
+                tx.lock(&lock)?;
+                let done = "UPDATE feature_erasure SET state = 'done', finished_at = at";
+                tx.execute(done, &[])?;
+                held.send(()).unwrap();
+                goes.recv().unwrap();
+                Ok(())
+            };
+            db.write(end).await
+        });
+        tokio::task::spawn_blocking(move || holds.recv()).await.unwrap().unwrap();
+        let later = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            go.send(()).unwrap();
+        };
+        let ((status, problem), ()) =
+            tokio::join!(world.post("/views/stats/profile", json!({})), later);
+        ending.await.unwrap().unwrap();
+        assert_eq!((status, &problem["code"]), (409, &json!("changed")), "{problem}");
+        assert_eq!(world.count("SELECT COUNT(*) AS n FROM feature_statistics").await, 0);
+        ok(world.post("/views/stats/profile", json!({})).await);
+        // One that runs on drops what was counted meanwhile when it ends.
+        world.execute("UPDATE feature_erasure SET state = 'running', finished_at = NULL").await;
+        ok(world.post("/views/stats/profile", json!({})).await);
+        assert_eq!(world.features.run_erasures().await.unwrap(), 1);
+        assert_eq!(world.count("SELECT COUNT(*) AS n FROM feature_statistics").await, 0);
+    })
+    .await;
+}
+
+/// A set whose file is away.
+#[tokio::test]
+async fn a_set_that_cannot_be_read_keeps_no_other_from_being_erased() {
+    each(async |world: World| {
+        world.apply(DRIVERS).await;
+        let older = made(&world, asked(&[1, 2], Some("rides"))).await;
+        let clean = made(&world, asked(&[2, 3], None)).await;
+        let away = made(&world, asked(&[1, 3], None)).await;
+        let (id, nowhere) = (away["id"].as_str().unwrap().to_owned(), BlobId::new());
+        let hide = move |tx: &mut Tx<'_>| {
+            let sql = "SELECT blob FROM training_set WHERE id = $1";
+            let blob: BlobId = tx.query_one(sql, &params![id.as_str()])?.get("blob")?;
+            let sql = "UPDATE training_set SET blob = $2 WHERE id = $1";
+            tx.execute(sql, &params![id.as_str(), nowhere])?;
+            Ok((id, blob))
+        };
+        let (id, blob) = world.db.write(hide).await.unwrap();
+        let body = json!({ "keys": { "driver_id": 1 } });
+        let (status, _) = world.behind(&[], Method::DELETE, "/entities/driver/rows", body).await;
+        assert_ne!(status, 200);
+        let state = async |set: &Value| {
+            let path = format!("/training-sets/{}", set["id"].as_str().unwrap());
+            ok(world.get(&path).await)["state"].clone()
+        };
+        assert_eq!(state(&older).await, "erased");
+        assert_eq!(state(&clean).await, "ready");
+        assert_eq!(state(&away).await, "ready");
+        let running = "SELECT COUNT(*) AS n FROM feature_erasure WHERE state = 'running'";
+        assert_eq!(world.count(running).await, 1);
+        // What is done is not looked through again.
+        let looked = "SELECT COUNT(*) AS n FROM feature_erasure_looked";
+        assert_eq!(world.count(looked).await, 2);
+        let show = move |tx: &mut Tx<'_>| {
+            let sql = "UPDATE training_set SET blob = $2 WHERE id = $1";
+            tx.execute(sql, &params![id.as_str(), blob])
+        };
+        world.db.write(show).await.unwrap();
+        assert_eq!(world.features.run_erasures().await.unwrap(), 1);
+        assert_eq!(state(&away).await, "erased");
+        assert_eq!((world.count(running).await, world.count(looked).await), (0, 0));
+    })
+    .await;
+}
+
 const STREAM: &str = r#"
 [[entity]]
 name = "driver"
@@ -220,17 +333,20 @@ source = "rides"
 schema = [{ name = "trips", type = "int64" }]
 "#;
 
-#[tokio::test]
-async fn records_that_were_put_aside_lose_their_content() {
+fn of_streams() -> FeaturesConfig {
     let name = |text: &str| Name::new(text).unwrap();
     let nowhere = vec!["127.0.0.1:1".to_owned()];
     let stream = StreamConfig::plain(name("events"), StreamKind::Nats, nowhere, name("default"));
-    let config = FeaturesConfig {
+    FeaturesConfig {
         wait: HumanDuration::from_secs(0),
         streams: vec![stream],
         ..FeaturesConfig::default()
-    };
-    each_with(config, async |world: World| {
+    }
+}
+
+#[tokio::test]
+async fn records_that_were_put_aside_lose_their_content() {
+    each_with(of_streams(), async |world: World| {
         world.apply(STREAM).await;
         let records = [
             (r#"{"ride": {"driver": 7}, "trips": "many"}"#, 0, true),
@@ -239,34 +355,58 @@ async fn records_that_were_put_aside_lose_their_content() {
             (r#"{"trips": 3}"#, 0, true),
             (r#"{"ride": {"driver": 8}}"#, 5, true),
         ];
-        for (place, (text, more, _)) in records.iter().enumerate() {
-            let (text, size) = (text.as_bytes().to_vec(), text.len() + more);
-            let offset = i64::try_from(place).unwrap();
-            let project = world.project().await.id;
-            let write = move |tx: &mut falaj_store::db::Tx<'_>| {
-                let (now, id) = (tx.now(), format!("{offset:032}"));
-                tx.execute(
-                    "INSERT INTO feature_quarantine (id, project, source, place, part, at_offset,
-                         at, reason, size, record)
-                     VALUES ($1, $2, 'rides', 'events/rides/', 0, $3, $4, 'why: many', $5, $6)",
-                    &falaj_store::db::params![id, project, offset, now, size, text],
-                )
-            };
-            world.db.write(write).await.unwrap();
-        }
-        let done = erase(&world, 7).await;
-        assert_eq!(done["quarantined"], 4, "{done}");
-        let found = ok(world.get("/quarantine?source=rides").await);
-        let found = found["items"].as_array().unwrap();
-        assert_eq!(found.len(), records.len());
-        for ((text, _, gone), item) in records.iter().zip(found) {
-            if *gone {
-                assert!(item["record"].is_null() && item["truncated"] == false, "{item}");
-                assert!(!item["reason"].as_str().unwrap().contains("many"), "{item}");
-            } else {
-                assert_eq!(item["record"], *text, "{item}");
-            }
-        }
+        erased_of_those_put_aside(&world, &records).await;
     })
     .await;
+}
+
+/// What one definition takes for another's key may be no key at all by the one that was meant.
+#[tokio::test]
+async fn a_record_stays_only_if_it_is_anothers_by_every_definition() {
+    each_with(of_streams(), async |world: World| {
+        world.apply(&STREAM.replace("/ride/driver", "/id")).await;
+        world.apply(STREAM).await;
+        let records = [
+            (r#"{"id": 9, "ride": {"driver": "x7"}, "trips": 1}"#, 0, true),
+            (r#"{"id": 9, "ride": {"driver": 7}, "trips": "many"}"#, 0, true),
+            (r#"{"id": 7, "ride": {"driver": 8}, "trips": "many"}"#, 0, true),
+            (r#"{"ride": {"driver": 8}, "trips": "many"}"#, 0, true),
+            (r#"{"id": 9, "ride": {"driver": 8}, "trips": "many"}"#, 0, false),
+        ];
+        erased_of_those_put_aside(&world, &records).await;
+    })
+    .await;
+}
+
+/// Puts records aside, erases the driver 7, and expects that those which say so lost their content.
+async fn erased_of_those_put_aside(world: &World, records: &[(&'static str, usize, bool)]) {
+    for (place, (text, more, _)) in records.iter().enumerate() {
+        let (text, size) = (text.as_bytes().to_vec(), text.len() + more);
+        let offset = i64::try_from(place).unwrap();
+        let project = world.project().await.id;
+        let write = move |tx: &mut Tx<'_>| {
+            let (now, id) = (tx.now(), format!("{offset:032}"));
+            tx.execute(
+                "INSERT INTO feature_quarantine (id, project, source, place, part, at_offset,
+                         at, reason, size, record)
+                     VALUES ($1, $2, 'rides', 'events/rides/', 0, $3, $4, 'why: many', $5, $6)",
+                &params![id, project, offset, now, size, text],
+            )
+        };
+        world.db.write(write).await.unwrap();
+    }
+    let done = erase(world, 7).await;
+    let gone = records.iter().filter(|(_, _, gone)| *gone).count();
+    assert_eq!(done["quarantined"], gone, "{done}");
+    let found = ok(world.get("/quarantine?source=rides").await);
+    let found = found["items"].as_array().unwrap();
+    assert_eq!(found.len(), records.len());
+    for ((text, _, gone), item) in records.iter().zip(found) {
+        if *gone {
+            assert!(item["record"].is_null() && item["truncated"] == false, "{item}");
+            assert!(!item["reason"].as_str().unwrap().contains("many"), "{item}");
+        } else {
+            assert_eq!(item["record"], *text, "{item}");
+        }
+    }
 }

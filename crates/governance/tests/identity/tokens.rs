@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use falaj_base::Role;
+use falaj_base::{Role, Scope};
+use falaj_governance::identity::Authenticator;
+use falaj_governance::identity::token::job::JobOwner;
+use falaj_store::db::Tx;
 use falaj_testkit::database::each_place;
 use serde_json::{Value, json};
 
@@ -199,6 +202,53 @@ async fn another_server_notices_a_revocation_with_its_next_look() {
         who(&here).await.expect(401);
         there.epoch.poll().await.unwrap();
         who(&there).await.expect(401);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_token_of_a_job_is_renewed_while_it_works() {
+    on_each(async |world| {
+        let boss = world.member("boss", "a", Role::Admin).await;
+        let who = async |token: &str| world.call("GET", "/v1/whoami").bearer(token).send().await;
+        let id = who(&boss).await.expect(200).field("id").parse().unwrap();
+        let home = world.tenants["a"];
+        let owner = JobOwner { id, name: "boss".to_owned(), home: Some(home) };
+        let day = Duration::from_hours(24);
+        let token = || {
+            let scope = Scope::Tenant(home);
+            world.auth.job_token(&owner, scope, day, "job x".to_owned()).unwrap()
+        };
+        let (going, ended) = (token(), token());
+        let text = |secret: &falaj_base::Secret| secret.expose().to_owned();
+        let (one, other) = (text(&going.secret), text(&ended.secret));
+        let tokens = [going.id(), ended.id()];
+        let keep = move |tx: &mut Tx<'_>| {
+            assert!(going.keep(tx)? && ended.keep(tx)?);
+            assert!(Authenticator::is_job_token(tx, tokens[0])?);
+            Authenticator::end_job_tokens(tx, &tokens[1..])
+        };
+        let moved = world.db.write(keep).await.unwrap().unwrap();
+        world.auth.told_of(moved);
+        let made = make(world, &world.admin, json!({"role": "admin"})).await;
+        let made = format!("tok_{}", &made[4..36]).parse().unwrap();
+        let asked = world.db.read(move |tx| Authenticator::is_job_token(tx, made)).await.unwrap();
+        assert!(!asked);
+        for _ in 0..3 {
+            world.clock.advance(day / 2);
+            let auth = world.auth.clone();
+            let renew = move |tx: &mut Tx<'_>| auth.renew_job_tokens(tx, &tokens, day);
+            world.auth.told_of(world.db.write(renew).await.unwrap().unwrap());
+            who(&one).await.expect(200);
+            who(&other).await.expect(401);
+        }
+        world.clock.advance(day);
+        who(&one).await.expect(401);
+        // What has run out stays so.
+        let auth = world.auth.clone();
+        let renew = move |tx: &mut Tx<'_>| auth.renew_job_tokens(tx, &tokens, day);
+        assert!(world.db.write(renew).await.unwrap().is_none());
+        who(&one).await.expect(401);
     })
     .await;
 }

@@ -11,17 +11,33 @@ impl Scheduler {
         self.admit(spec)
     }
 
-    /// Takes a job in as it was left. One that runs on nodes that have no room for it any more is
-    /// still there: it holds nothing, and waits as soon as it has left.
-    pub(super) fn restore(&mut self, restored: Restored) {
-        let Restored { mut spec, submitted, ran, running } = restored;
-        let (id, now) = (spec.id, self.now);
-        // A deadline that passed meanwhile is no reason to forget the job.
-        if spec.deadline.is_some_and(|deadline| deadline <= now) {
+    /// Whether a job that was taken in before would be taken in again; it is not.
+    pub fn check_restored(&mut self, spec: &JobSpec) -> Result<(), Refusal> {
+        let spec = self.as_of_now(spec.clone());
+        self.admit(&spec)
+    }
+
+    /// A deadline that passed meanwhile is no reason to forget a job.
+    fn as_of_now(&self, mut spec: JobSpec) -> JobSpec {
+        if spec.deadline.is_some_and(|deadline| deadline <= self.now) {
             spec.deadline = None;
             spec.spot = if spec.spot == Spot::Never { Spot::Never } else { Spot::Allowed };
         }
-        self.submit(spec);
+        spec
+    }
+
+    /// Takes a job in as it was left. One that runs on nodes that have no room for it any more is
+    /// still there: it holds nothing, and waits as soon as it has left. One that runs is taken in
+    /// even if nothing like it would be started by now: its nodes are not free before it has left.
+    pub(super) fn restore(&mut self, restored: Restored) {
+        let Restored { spec, submitted, ran, running } = restored;
+        let (id, now) = (spec.id, self.now);
+        let spec = self.as_of_now(spec);
+        if running.is_some() && !self.ids.contains_key(&id) {
+            self.enter(spec);
+        } else {
+            self.submit(spec);
+        }
         let Some(&slot) = self.ids.get(&id) else { return };
         if let Some(job) = self.job_mut(slot) {
             job.submitted = submitted.min(now);

@@ -11,6 +11,11 @@ impl Scheduler {
             self.out.push(Decision::Refuse { job: spec.id, why });
             return;
         }
+        self.enter(spec);
+    }
+
+    /// Takes in what was found fit, now or before.
+    pub(super) fn enter(&mut self, spec: JobSpec) {
         let Some(queue) = self.quota.place(spec.queue) else { return };
         self.sequence += 1;
         let mut job = Job {

@@ -93,3 +93,30 @@ fn checking_takes_nothing_in() {
     assert!(scheduler.check(&JobSpec::plain(1, 1, 9)).is_err());
     assert!(!scheduler.knows(JobId(1)) && scheduler.decide(1).is_empty());
 }
+
+#[test]
+fn what_runs_and_would_not_be_taken_in_any_more_keeps_its_nodes_until_it_has_left() {
+    let mut scheduler = scheduler(1);
+    // Twelve GPUs: more than any node has by now.
+    let large = JobSpec::plain(1, 1, 12);
+    assert!(scheduler.check_restored(&large).is_err());
+    scheduler.apply(2 * HOUR, restored(large.clone(), Some((0, 0xff))));
+    scheduler.apply(2 * HOUR, restored(JobSpec::plain(2, 1, 8), None));
+    let decided = scheduler.decide(2 * HOUR);
+    assert!(!decided.iter().any(|it| matches!(it, Decision::Refuse { .. })), "{decided:?}");
+    let waits_for = |decision: &Decision| match decision {
+        Decision::Start { job, after, .. } => Some((job.0, after.clone())),
+        _ => None,
+    };
+    let starts: Vec<_> = decided.iter().filter_map(waits_for).collect();
+    assert!(
+        starts.iter().all(|(job, after)| *job == 2 && after.contains(&JobId(1))),
+        "nobody is on its node before it has left: {starts:?}"
+    );
+    assert!(scheduler.knows(JobId(1)));
+    // One that waits is refused as it always was.
+    scheduler.apply(3 * HOUR, Event::Cancelled(JobId(1)));
+    scheduler.apply(3 * HOUR, restored(large, None));
+    let decided = scheduler.decide(3 * HOUR);
+    assert!(decided.iter().any(|it| matches!(it, Decision::Refuse { .. })), "{decided:?}");
+}

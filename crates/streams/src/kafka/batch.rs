@@ -133,8 +133,16 @@ impl Unpacking {
         }
     }
 
+    /// Tells a batch as one record that cannot be read. Its records are passed over, each of which may
+    /// have been a good one: the reason says how many those are.
     fn unreadable(&mut self, base: i64, last: i64, body: Body) {
         let offset = base.max(self.from);
+        let body = match body {
+            Body::Unreadable(why) if last > offset => {
+                Body::Unreadable(format!("{why}; the offsets {offset} to {last} are passed over"))
+            }
+            body => body,
+        };
         self.records.push(Record { offset, at: None, key: None, body });
         self.next = self.next.max(last.max(offset).saturating_add(1));
     }
@@ -524,6 +532,8 @@ mod tests {
         let mut cut = Unpacking::new(7, PLENTY, MOST, Vec::new());
         assert!(cut.pass_over(&whole[..100].to_vec().into(), 1000).unwrap());
         assert_eq!((shown(&cut), cut.next), (expected(&[(7, "!")]), 10));
+        let Body::Unreadable(why) = &cut.records[0].body else { panic!("it was taken") };
+        assert!(why.ends_with("the offsets 7 to 9 are passed over"), "{why}");
         let mut fine = Unpacking::new(7, PLENTY, MOST, Vec::new());
         assert!(!fine.pass_over(&whole[..100].to_vec().into(), 1 << 20).unwrap());
         assert_eq!((fine.records.len(), fine.next), (0, 7));

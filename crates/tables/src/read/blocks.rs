@@ -43,11 +43,6 @@ impl Blocks {
         Self { size, fetch: Box::new(fetch), known, failure }
     }
 
-    /// Why reading failed, told once; none if it did not, or the bytes were there.
-    pub fn failure(&self) -> Option<Error> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
     fn exactly(&self, range: Range<u64>) -> io::Result<Bytes> {
         let wanted = range.end - range.start;
         let found = (self.fetch)(range).map_err(|error| {
@@ -78,6 +73,10 @@ impl Blocks {
 impl Ranges for Blocks {
     fn size(&self) -> u64 {
         self.size
+    }
+
+    fn failure(&self) -> Option<Error> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn read(&self, start: u64, length: usize) -> io::Result<Bytes> {

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use falaj_base::Error;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
@@ -14,6 +15,11 @@ pub trait Ranges: fmt::Debug + Send + Sync {
     fn size(&self) -> u64;
     /// Exactly so many bytes from a place on; both lie within the size.
     fn read(&self, start: u64, length: usize) -> io::Result<Bytes>;
+    /// Why reading failed, told once; none if it did not, or the bytes were there. The libraries that
+    /// read formats only pass on that something is wrong with the file.
+    fn failure(&self) -> Option<Error> {
+        None
+    }
 }
 
 /// A file on disk, in memory or elsewhere. Cheap to clone.
@@ -63,6 +69,16 @@ impl From<File> for Source {
 impl From<Arc<dyn Ranges>> for Source {
     fn from(of: Arc<dyn Ranges>) -> Self {
         Self::Elsewhere(of)
+    }
+}
+
+impl Source {
+    /// What is wrong with a file, unless its bytes could not be had: then why.
+    pub(super) fn blamed(&self, error: Error) -> Error {
+        match self {
+            Self::Elsewhere(of) => of.failure().unwrap_or(error),
+            Self::Memory(_) | Self::Disk(_) => error,
+        }
     }
 }
 

@@ -1,8 +1,13 @@
 //! Files that were cut, bent or made up: an error, never a crash, never much memory.
 
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use bytes::Bytes;
+use falaj_base::{Error, code};
 use falaj_inference::{Data, DataType};
-use falaj_tables::{Batch, Column, Field, Item, Layout, Limits, Many, Part, Table};
+use falaj_tables::{Batch, Column, Field, Item, Layout, Limits, Many, Part, Ranges, Table};
 use proptest::prelude::*;
 
 use super::{all, open, written};
@@ -110,8 +115,6 @@ fn many_values_in_few_bytes_are_counted_before_they_are_unpacked() {
 /// The library unpacks gzip and brotli to their end, whatever the page says.
 #[test]
 fn a_page_that_unpacks_to_more_than_it_says_is_refused() {
-    use std::sync::Arc;
-
     use arrow_array::{ArrayRef, Int64Array, RecordBatch};
     use parquet::arrow::ArrowWriter;
     use parquet::basic::{BrotliLevel, Compression, GzipLevel};
@@ -152,6 +155,9 @@ fn int(number: i64) -> Vec<u8> {
     bytes
 }
 
+/// A page's header, by how many bytes follow it.
+type Header<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
+
 /// Pieces of a page's header, one after the other.
 fn joined(pieces: &[&[u8]]) -> Vec<u8> {
     pieces.concat()
@@ -160,8 +166,6 @@ fn joined(pieces: &[&[u8]]) -> Vec<u8> {
 /// The library takes the last of a field that comes twice, and never looks at its type.
 #[test]
 fn a_page_that_can_be_read_in_two_ways_is_refused() {
-    use std::sync::Arc;
-
     use arrow_array::{ArrayRef, Int64Array, RecordBatch};
     use parquet::arrow::ArrowWriter;
     use parquet::basic::{Compression, GzipLevel};
@@ -183,7 +187,7 @@ fn a_page_that_can_be_read_in_two_ways_is_refused() {
     assert_eq!(drain(whole.clone().into(), Limits::default()), Ok(999));
 
     // The only page of the file with another header, and no page behind it.
-    let said = |header: &dyn Fn(&[u8]) -> Vec<u8>| {
+    let said = |header: Header<'_>| {
         let packed = (0..length)
             .rev()
             .find(|packed| header(&int(i64::try_from(*packed).unwrap())).len() + packed == length);
@@ -203,7 +207,7 @@ fn a_page_that_can_be_read_in_two_ways_is_refused() {
     };
     let error = said(&plain);
     assert!(error.contains("a page that cannot be unpacked"), "{error}");
-    let forged: [(&str, &dyn Fn(&[u8]) -> Vec<u8>); 8] = [
+    let forged: [(&str, Header<'_>); 8] = [
         ("not packed, and packed", &|packed| {
             let twice = joined(&[&[0x12, 0x01], &int(7), &[0x00, 0x00]]);
             joined(&[&kind, &size, &[0x15], packed, &values, &levels, &twice])
@@ -266,6 +270,46 @@ fn a_schema_that_can_be_read_in_two_ways_is_refused() {
         let error = drain(bytes.into(), Limits::default()).unwrap_err();
         assert!(error.contains("a description that does not add up"), "{what}: {error}");
     }
+}
+
+/// Bytes that are away from some time on.
+#[derive(Debug)]
+struct Away {
+    bytes: Bytes,
+    away: AtomicBool,
+}
+
+impl Ranges for Away {
+    fn size(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read(&self, start: u64, length: usize) -> io::Result<Bytes> {
+        if self.away.load(Ordering::Relaxed) {
+            return Err(io::Error::other("away"));
+        }
+        let start = usize::try_from(start).unwrap();
+        Ok(self.bytes.slice(start..start + length))
+    }
+
+    fn failure(&self) -> Option<Error> {
+        let away = self.away.load(Ordering::Relaxed);
+        away.then(|| Error::new(&code::UNAVAILABLE, "the place is away"))
+    }
+}
+
+#[test]
+fn a_file_that_is_away_is_not_taken_for_a_damaged_one() {
+    let place = Arc::new(Away { bytes: ours(), away: AtomicBool::new(false) });
+    let source = || -> Arc<dyn Ranges> { place.clone() };
+    let table = Table::open(source(), Limits::default()).unwrap();
+    let mut batches = table.read(&all(20)).unwrap();
+    assert_eq!(batches.next().unwrap().unwrap().rows(), 20);
+    place.away.store(true, Ordering::Relaxed);
+    let error = batches.find_map(Result::err).unwrap();
+    assert_eq!(error.code(), &code::UNAVAILABLE);
+    let error = Table::open(source(), Limits::default()).unwrap_err();
+    assert_eq!(error.code(), &code::UNAVAILABLE);
 }
 
 #[test]

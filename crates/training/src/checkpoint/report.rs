@@ -2,23 +2,31 @@
 
 use std::collections::BTreeMap;
 
-use falaj_base::{Error, Page, Result, code};
+use falaj_base::{Error, Page, PageQuery, PrincipalKind, Result, code};
+use falaj_governance::identity::Authenticator;
 use falaj_mlflow::Call;
+use falaj_mlflow::asked::not_a_page;
 use falaj_store::db::Tx;
 use falaj_store::record::Change;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::store::{self, Checkpoint, Part};
-use crate::job::{resource, store as jobs};
+use super::folder;
+use super::store::{self, CheckpointShown, Part};
+use crate::job::store::{self as jobs, StartRow};
+use crate::job::{Job, resource};
 use crate::live::inbox::{self, Note};
 use crate::name::TaskId;
-use crate::{JOB_READ, JOB_REPORT, Training};
+use crate::{JOB_READ, JOB_REPORT, Training, blocking};
 
 const MAX_PATH: usize = 4096;
 const MAX_FILES: usize = 10_000;
-/// Checkpoints that are shown at most.
-const MOST: usize = 1000;
+/// Bytes of the names and digests of one part.
+const MAX_LISTED: usize = 1 << 20;
+/// Steps of one start that some ranks have saved and others have not yet.
+const MAX_OPEN: u32 = 16;
+/// No job comes this far, and numbers of JSON go no further.
+const MAX_STEP: i64 = 1 << 53;
 
 /// What a rank has to say: how far it is, and what it saved.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -34,7 +42,7 @@ pub struct Report {
     /// `FALAJ_RANK`; 0 if absent.
     #[serde(default)]
     pub rank: u32,
-    /// The step it is at.
+    /// The step it is at. A report without says that the rank lives.
     #[serde(default)]
     pub step: Option<i64>,
     /// What it has saved, complete and on disk.
@@ -79,12 +87,11 @@ pub struct Reported {
 
 impl Report {
     fn check(&self) -> Result<()> {
-        if self.step.is_none() && self.checkpoint.is_none() {
-            return Err(Error::invalid("step", "absent", "`step`, `checkpoint` or both"));
-        }
-        let steps = [self.step, self.checkpoint.as_ref().map(|saved| saved.step)];
-        if let Some(step) = steps.into_iter().flatten().find(|step| *step < 0) {
-            return Err(Error::invalid("step", step, "0 or more"));
+        let saved = self.checkpoint.as_ref().map(|saved| saved.step);
+        for (field, step) in [("step", self.step), ("checkpoint.step", saved)] {
+            if let Some(step) = step.filter(|step| !(0..=MAX_STEP).contains(step)) {
+                return Err(Error::invalid(field, step, format!("0 to {MAX_STEP}")));
+            }
         }
         let Some(saved) = &self.checkpoint else { return Ok(()) };
         if saved.path.is_empty() || saved.path.len() > MAX_PATH || saved.path.contains('\0') {
@@ -100,6 +107,11 @@ pub(super) fn check_files(files: &BTreeMap<String, String>) -> Result<()> {
     if files.len() > MAX_FILES {
         let allowed = format!("at most {MAX_FILES}");
         return Err(Error::invalid("checkpoint.files", files.len(), allowed));
+    }
+    let listed: usize = files.iter().map(|(name, digest)| name.len() + digest.len()).sum();
+    if listed > MAX_LISTED {
+        let allowed = format!("names and digests of {MAX_LISTED} bytes together");
+        return Err(Error::invalid("checkpoint.files", format!("{listed} bytes"), allowed));
     }
     for (name, digest) in files {
         let plain = !name.is_empty()
@@ -123,12 +135,31 @@ impl Training {
     pub async fn report(&self, call: &Call, job: &str, report: Report) -> Result<Reported> {
         let job = self.seen(call, job, &JOB_REPORT).await?;
         report.check()?;
+        if let Some(saved) = &report.checkpoint {
+            self.is_its_own(&job, report.task, saved).await?;
+        }
         let of = resource(&call.place, &job.id.to_string(), false);
         let ctx = call.ctx.clone();
+        let owner = job.owner.id;
         let task = TaskId { job: job.id, task: report.task };
         let write = move |tx: &mut Tx<'_>| {
             let start = jobs::find_start(tx, task, Some(report.attempt))?
                 .ok_or_else(|| Error::invalid("attempt", report.attempt, "`FALAJ_ATTEMPT`"))?;
+            if ctx.principal.kind != PrincipalKind::System {
+                let is_owner = ctx.principal.id == owner;
+                let token = ctx.principal.token.as_ref().map(|token| token.id);
+                // That of a job acts as its owner, but for that job alone.
+                let is_others = match token {
+                    Some(token) if Authenticator::is_job_token(tx, token)? => {
+                        !has_token(&start, &token.to_string())
+                    }
+                    _ => false,
+                };
+                if !is_owner || is_others {
+                    let text = "only the job itself and whoever submitted it report about it";
+                    return Err(Error::new(&code::FORBIDDEN, text));
+                }
+            }
             if start.open != 2 {
                 let text = format!("attempt {} of the job is over", report.attempt);
                 return Err(Error::new(&code::INVALID_STATE, text).at("attempt"));
@@ -137,19 +168,25 @@ impl Training {
             if report.rank >= world {
                 return Err(Error::invalid("rank", report.rank, format!("below {world}")));
             }
-            if let Some(step) = report.step {
-                store::put_step(tx, start.id, report.rank, step)?;
-            }
+            store::put_life(tx, start.id, report.rank, report.step)?;
             let mut whole = false;
             if let Some(saved) = report.checkpoint {
                 let step = saved.step;
                 // Ranks finish at the same moment: the last of them must see all others.
                 tx.lock(&format!("training-checkpoint/{}/{}", task.job, task.task))?;
+                let open = store::open_steps(tx, start.id, step)?;
+                if open >= MAX_OPEN {
+                    let text = format!(
+                        "{open} checkpoints of this start are saved by some ranks only; at most \
+                         {MAX_OPEN} may be"
+                    );
+                    return Err(Error::new(&code::CONFLICT, text).at("checkpoint.step"));
+                }
                 let part = Part { path: saved.path, files: saved.files };
                 store::put_part(tx, start.id, (report.rank, step), &part)?;
-                let parts = store::parts(tx, start.id, step)?;
-                whole = u32::try_from(parts.len()).is_ok_and(|count| count == world);
+                whole = store::count_parts(tx, start.id, step)? == world;
                 if whole {
+                    let parts = store::parts(tx, start.id, step)?;
                     store::count(tx, start.id, step, &parts)?;
                 }
             }
@@ -171,15 +208,56 @@ impl Training {
         Ok(reported)
     }
 
-    /// The whole checkpoints of a job.
+    /// Refuses a checkpoint that is not in the folder of its job. Where that is seen from here, all of it
+    /// is there.
+    async fn is_its_own(&self, job: &Job, task: u32, saved: &Saved) -> Result<()> {
+        let Some(folder) = self.checkpoint_folder(job, task) else {
+            let allowed = "absent: the job has no `checkpoint` section";
+            return Err(Error::invalid("checkpoint", &saved.path, allowed));
+        };
+        if !folder::is_below(&folder, &saved.path) {
+            let allowed = format!("a path below CHECKPOINT_DIR, {}", folder.display());
+            return Err(Error::invalid("checkpoint.path", &saved.path, allowed));
+        }
+        let pools = self.pool_list();
+        let pool = pools.by_name(job.pool.as_str()).and_then(|at| pools.list.get(at));
+        if !pool.is_some_and(|pool| pool.is_server) {
+            return Ok(());
+        }
+        let part = Part { path: saved.path.clone(), files: saved.files.clone() };
+        match blocking(move || Ok(folder::amiss(&folder, &part))).await? {
+            None => Ok(()),
+            Some(text) => {
+                let allowed = "a folder and plain files that are there";
+                Err(Error::invalid("checkpoint.path", text, allowed))
+            }
+        }
+    }
+
+    /// The whole checkpoints of a job, by task, the newest of each first.
     pub async fn checkpoints(
         &self,
         call: &Call,
         job: &str,
         task: Option<u32>,
-    ) -> Result<Page<Checkpoint>> {
+        query: PageQuery,
+    ) -> Result<Page<CheckpointShown>> {
         let job = self.seen(call, job, &JOB_READ).await?;
-        let items = self.db().read(move |tx| store::list(tx, job.id, task, MOST)).await?;
-        Ok(Page { items, next_page_token: None })
+        let limit = query.limit()?;
+        let after = match query.after() {
+            "" => None,
+            text => Some(
+                text.split_once('-')
+                    .and_then(|(task, step)| Some((task.parse().ok()?, step.parse().ok()?)))
+                    .ok_or_else(|| not_a_page(&query))?,
+            ),
+        };
+        let read = move |tx: &mut Tx<'_>| store::page(tx, job.id, task, after, limit + 1);
+        let found = self.db().read(read).await?;
+        Ok(Page::cut(found, limit, |it| format!("{}-{}", it.task, it.step)))
     }
+}
+
+fn has_token(start: &StartRow, token: &str) -> bool {
+    start.token.as_deref().unwrap_or_default().split(',').any(|own| own == token)
 }

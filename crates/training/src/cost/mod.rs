@@ -7,5 +7,9 @@ pub(crate) mod http;
 mod rates;
 mod report;
 
+/// Reports ask for what had not ended before a time.
+pub(crate) const INDEX: &str = "
+    CREATE INDEX training_attempt_ended ON training_attempt (ended_at, started_at);";
+
 pub(crate) use rates::{Rates, money};
 pub use report::{By, CostLine};

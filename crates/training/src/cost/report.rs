@@ -1,6 +1,7 @@
 //! What was used and what it cost, added up.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use falaj_base::{Error, Name, Resource, Result, Scope, Timestamp};
 use falaj_mlflow::Call;
@@ -43,6 +44,9 @@ pub struct CostLine {
 
 /// Lines of a report at most; the dearest are shown.
 const MOST: usize = 10_000;
+/// For how long what a job has cost is believed, and of how many.
+const BELIEVED: Duration = Duration::from_secs(1);
+const REMEMBERED: usize = 10_000;
 
 impl Training {
     /// What was used between two moments; starts that go on count until now.
@@ -61,37 +65,55 @@ impl Training {
         };
         let of = Resource::new("cost", "costs", scope).with(place.attributes());
         call.ctx.authorize(&COST_READ, &of).await?;
-        let (from, to) = (from.unwrap_or(Timestamp::from_micros(0)), to.unwrap_or(self.db().now()));
+        let now = self.db().now();
+        let (from, to) = (from.unwrap_or(Timestamp::from_micros(0)), to.unwrap_or(now));
         if from > to {
             return Err(Error::invalid("from", from, format!("no later than `to`, {to}")));
+        }
+        if from > now {
+            return Ok(Vec::new());
         }
         let (tenant, project) = match by {
             By::Tenant => (String::new(), String::new()),
             By::Project => (place.tenant_id.to_string(), String::new()),
             By::Queue | By::Job => (place.tenant_id.to_string(), place.id.to_string()),
         };
-        let read = move |tx: &mut Tx<'_>| add_up(tx, by, (&tenant, &project), (from, to));
+        let read = move |tx: &mut Tx<'_>| add_up(tx, by, (&tenant, &project), (from, to.min(now)));
         let mut lines = self.db().read(read).await?;
         lines.sort_by(|a, b| b.cost.total_cmp(&a.cost).then_with(|| a.key.cmp(&b.key)));
         lines.truncate(MOST);
         Ok(lines)
     }
 
-    /// What all starts of a job have cost so far.
+    /// What all starts of a job have cost so far. All its tasks ask for it, so it is added up once in a
+    /// while.
     pub(crate) async fn cost_of(&self, job: JobId) -> Result<f64> {
         let now = self.db().now();
-        let read = move |tx: &mut Tx<'_>| {
-            let mut sum = 0.0;
-            let sql = "SELECT price, started_at, ended_at FROM training_attempt WHERE job = $1";
-            tx.scan(sql, &params![job], |row| {
-                let ended: Option<Timestamp> = row.get("ended_at")?;
-                sum += money(row.get("price")?, row.get("started_at")?, ended.unwrap_or(now));
-                Ok(())
-            })?;
-            Ok(sum)
-        };
-        self.db().read(read).await
+        let fresh = |known: &(Timestamp, f64)| now.since(known.0) < BELIEVED && known.0 <= now;
+        if let Some((_, cost)) = self.spent().get(&job).copied().filter(fresh) {
+            return Ok(cost);
+        }
+        let cost = self.db().read(move |tx| spent(tx, job)).await?;
+        let mut all = self.spent();
+        if all.len() >= REMEMBERED {
+            all.retain(|_, known| fresh(known));
+        }
+        all.insert(job, (now, cost));
+        Ok(cost)
     }
+}
+
+/// What all starts of a job have cost so far.
+pub(crate) fn spent(tx: &mut Tx<'_>, job: JobId) -> Result<f64> {
+    let now = tx.now();
+    let mut sum = 0.0;
+    let sql = "SELECT price, started_at, ended_at FROM training_attempt WHERE job = $1";
+    tx.scan(sql, &params![job], |row| {
+        let ended: Option<Timestamp> = row.get("ended_at")?;
+        sum += money(row.get("price")?, row.get("started_at")?, ended.unwrap_or(now));
+        Ok(())
+    })?;
+    Ok(sum)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "amounts are far below 2^52")]

@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::{GpuTypeName, JobName, QueueName};
 
+/// All of it, as JSON: it is kept for every job that has not ended.
+const MAX_DEFINITION: usize = 64 << 10;
 const MAX_WORDS: usize = 4096;
-const MAX_COMMAND: usize = 128 << 10;
 const MAX_ENV: usize = 512;
 const MAX_VALUE: usize = 32 << 10;
 const MAX_NAMES: usize = 256;
@@ -31,7 +32,7 @@ pub struct Definition {
     /// The program and its arguments, the same for every rank.
     #[serde(default)]
     pub command: Vec<String>,
-    /// A container image, where the pool runs containers.
+    /// A container image. No executor runs containers yet, so it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// Where it starts, on its node; a folder of its own if absent.
@@ -114,7 +115,8 @@ pub struct Resources {
     /// A part of one GPU, such as 0.5. It is shared and not isolated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_fraction: Option<f64>,
-    /// A slice of one GPU: `1g`, `2g`, `3g`, `4g` or `7g`. It is isolated by the hardware.
+    /// A slice of one GPU: `1g`, `2g`, `3g`, `4g` or `7g`. No executor hands over slices yet, so it is
+    /// refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mig: Option<MigSlice>,
     /// Any type if absent.
@@ -242,9 +244,8 @@ impl Definition {
         if self.command.is_empty() && self.image.is_none() {
             return Err(Error::invalid("command", "empty", "a program and its arguments"));
         }
-        let length: usize = self.command.iter().map(String::len).sum();
-        if self.command.len() > MAX_WORDS || length > MAX_COMMAND {
-            let allowed = format!("at most {MAX_WORDS} words of {MAX_COMMAND} bytes together");
+        if self.command.len() > MAX_WORDS {
+            let allowed = format!("at most {MAX_WORDS} words");
             return Err(Error::invalid("command", self.command.len(), allowed));
         }
         if let Some(place) = self.command.iter().position(|word| word.contains('\0')) {
@@ -285,7 +286,15 @@ impl Definition {
             }
         }
         self.check_variables()?;
-        self.check_lists()
+        self.check_lists()?;
+        let size = serde_json::to_string(self).map_err(Error::internal)?.len();
+        if size > MAX_DEFINITION {
+            let given = format!("{size} bytes");
+            let allowed =
+                format!("at most {MAX_DEFINITION} bytes of JSON; larger things go into files");
+            return Err(Error::invalid("definition", given, allowed));
+        }
+        Ok(())
     }
 
     fn check_variables(&self) -> Result<()> {
@@ -502,6 +511,12 @@ mod tests {
             (json!({ "resources": { "ranks_per_node": 0 } }), "resources.ranks_per_node"),
             (json!({ "datasets": [""] }), "datasets[0]"),
             (json!({ "params": { "": "x" } }), "params"),
+            (
+                json!({ "env": { "A": "x".repeat(30_000), "B": "x".repeat(30_000),
+                "C": "x".repeat(10_000) } }),
+                "definition",
+            ),
+            (json!({ "command": ["x".repeat(65_536)] }), "definition"),
         ] {
             assert_eq!(check(change.clone()).unwrap_err(), field, "{change}");
         }

@@ -51,6 +51,11 @@ pub(crate) struct OfTask {
 }
 
 impl OfTask {
+    /// The number of a task that was asked for among other things.
+    pub(crate) fn of(task: Option<i64>) -> Result<Option<u32>> {
+        Self { task }.task()
+    }
+
     pub(crate) fn task(&self) -> Result<Option<u32>> {
         let number =
             |task: i64| u32::try_from(task).map_err(|_| Error::invalid("task", task, "0 or more"));
@@ -109,7 +114,7 @@ struct Starts {
 }
 
 async fn attempts(s: Arc<Training>, call: Call, at: At, asked: Starts) -> Result<Page<Attempt>> {
-    let task = OfTask { task: asked.task }.task()?;
+    let task = OfTask::of(asked.task)?;
     let pages = Pages { page_size: asked.page_size, page_token: asked.page_token };
     s.attempts(&call, &at.job_id, task, pages.query()?).await
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use falaj_base::{
     Action, Error, Name, Page, PageQuery, PrincipalKind, Resource, Result, Scope, Timestamp, code,
 };
+use falaj_executors::MOST_RANKS;
+use falaj_governance::identity::Authenticator;
 use falaj_governance::residency::{Residency, on_record};
 use falaj_governance::tenancy::Project;
 use falaj_mlflow::Call;
@@ -52,6 +54,7 @@ impl Training {
         call.ctx.authorize(&JOB_SUBMIT, &of).await?;
         definition.check(self.config().max_array)?;
         let pool = self.usable_pool(call, &definition).await?;
+        self.could_start(&definition, pool)?;
         self.secrets(&call.place, &definition)?;
         let zones = self.usable_zones(call, &definition, pool, &of).await?;
         self.could_run(&call.place, &definition, pool, &zones).await?;
@@ -167,6 +170,29 @@ impl Training {
         Ok(at)
     }
 
+    /// Refuses what the executor of a pool would refuse whenever it starts.
+    fn could_start(&self, definition: &Definition, pool: usize) -> Result<()> {
+        let pool = &self.pool_list().list[pool];
+        let (name, resources) = (&pool.name, &definition.resources);
+        if let Some(image) = &definition.image {
+            let allowed = format!("absent: pool `{name}` starts programs, not containers");
+            return Err(Error::invalid("image", image, allowed));
+        }
+        if let Some(slice) = resources.mig {
+            let given = serde_json::to_string(&slice).unwrap_or_default();
+            let allowed = format!("absent: pool `{name}` cannot hand over slices of GPUs");
+            return Err(Error::invalid("resources.mig", given.trim_matches('"'), allowed));
+        }
+        let nodes = usize::from(resources.max_nodes.unwrap_or(resources.nodes));
+        let ranks = nodes.saturating_mul(usize::from(resources.ranks()));
+        if ranks > MOST_RANKS {
+            let given = format!("{ranks} ranks on {nodes} nodes");
+            let allowed = format!("at most {MOST_RANKS} ranks together");
+            return Err(Error::invalid("resources.ranks_per_node", given, allowed));
+        }
+        Ok(())
+    }
+
     /// The zones of the pool in which a job may run. Where a rule leaves none, its refusal is on
     /// record.
     async fn usable_zones(
@@ -241,7 +267,7 @@ impl Training {
         .await
     }
 
-    /// The jobs of a project, the newest first.
+    /// The jobs of a project, the newest first, without what makes them large.
     pub async fn jobs(
         &self,
         call: &Call,
@@ -259,6 +285,9 @@ impl Training {
         page.items.retain(|job| {
             call.ctx.allows(&JOB_READ, &resource(&call.place, &job.id.to_string(), false))
         });
+        for job in &mut page.items {
+            job.definition.env.clear();
+        }
         Ok(page)
     }
 
@@ -268,6 +297,14 @@ impl Training {
         let of = resource(&call.place, &job.id.to_string(), false);
         let (ctx, project) = (call.ctx.clone(), call.place.id);
         let write = move |tx: &mut Tx<'_>| {
+            // That of a job acts as its owner, but for that job alone.
+            if let Some(token) = &ctx.principal.token
+                && Authenticator::is_job_token(tx, token.id)?
+                && !store::has_token(tx, job.id, &token.id.to_string())?
+            {
+                let text = "the token of a job cancels no other job";
+                return Err(Error::new(&code::FORBIDDEN, text));
+            }
             let first = store::ask_to_cancel(tx, job.id)?;
             let now = store::find(tx, project, job.id)?;
             let now = now.ok_or_else(|| Error::not_found("job", job.id))?;

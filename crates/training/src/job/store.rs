@@ -106,12 +106,38 @@ pub(crate) fn list(
     tx.query(&sql, &params![project, before, state, limit])?.iter().map(read).collect()
 }
 
-/// Jobs that are not over, by id, after one.
-pub(crate) fn live(tx: &mut Tx<'_>, after: &str, limit: usize) -> Result<Vec<Job>> {
+/// One job; nothing, too, if it cannot be read.
+pub(crate) fn by_id_if_readable(tx: &mut Tx<'_>, id: JobId) -> Result<Option<Job>> {
+    let sql = format!("SELECT {COLUMNS} FROM training_job WHERE id = $1");
+    let row = tx.query_opt(&sql, &params![id])?;
+    Ok(row.and_then(|row| readable(&row, "id", read(&row))))
+}
+
+/// Jobs that are not over, by id, after one, and the id of the last one. Those that cannot be read
+/// are passed over: they must not keep all others from going on.
+pub(crate) fn live(
+    tx: &mut Tx<'_>,
+    after: &str,
+    limit: usize,
+) -> Result<(Vec<Job>, Option<String>)> {
     let sql = format!(
         "SELECT {COLUMNS} FROM training_job WHERE live = 1 AND id > $1 ORDER BY id LIMIT $2"
     );
-    tx.query(&sql, &params![after, limit])?.iter().map(read).collect()
+    let rows = tx.query(&sql, &params![after, limit])?;
+    let last = rows.last().map(|row| row.get("id")).transpose()?;
+    Ok((rows.iter().filter_map(|row| readable(row, "id", read(row))).collect(), last))
+}
+
+/// What a row holds, unless it holds what nobody understands (any more).
+fn readable<T>(row: &Row, id: &str, found: Result<T>) -> Option<T> {
+    match found {
+        Ok(found) => Some(found),
+        Err(error) => {
+            let job: String = row.get(id).unwrap_or_default();
+            tracing::error!(job, error = error.chain(), "a row of a job cannot be read");
+            None
+        }
+    }
 }
 
 /// Tasks of a project that may still run.
@@ -162,8 +188,8 @@ pub(crate) fn progress(
             state.is_placed().then_some(now),
             over.then_some(now)
         ],
-    )
-    .map(drop)
+    )?;
+    if over { crate::checkpoint::store::collect(tx, id) } else { Ok(()) }
 }
 
 fn read(row: &Row) -> Result<Job> {
@@ -353,6 +379,19 @@ pub(crate) fn add_token(tx: &mut Tx<'_>, id: StartId, token: &str) -> Result<()>
     .map(drop)
 }
 
+/// Whether a token was given to a start of a job that has not ended.
+pub(crate) fn has_token(tx: &mut Tx<'_>, job: JobId, token: &str) -> Result<bool> {
+    let sql = "SELECT token FROM training_attempt
+               WHERE job = $1 AND open = 2 AND token IS NOT NULL";
+    let mut found = false;
+    tx.scan(sql, &params![job], |row| {
+        let text: String = row.get("token")?;
+        found |= text.split(',').any(|own| own == token);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
 /// Notes the step of the checkpoint that a start goes on from.
 pub(crate) fn resumed(tx: &mut Tx<'_>, id: StartId, step: i64) -> Result<()> {
     tx.execute(
@@ -408,11 +447,20 @@ pub(crate) fn close_start(tx: &mut Tx<'_>, id: StartId, logs: &str) -> Result<bo
     Ok(changed == 1)
 }
 
-/// All starts that have not ended, or whose end has not been seen to.
+/// How open a start is; nothing if there is none.
+pub(crate) fn open_of(tx: &mut Tx<'_>, id: StartId) -> Result<Option<i64>> {
+    let sql = "SELECT open FROM training_attempt WHERE job = $1 AND task = $2 AND attempt = $3";
+    let row = tx.query_opt(sql, &params![id.task.job, id.task.task, id.attempt])?;
+    row.map(|row| row.get("open")).transpose()
+}
+
+/// All starts that have not ended, or whose end has not been seen to. One that cannot be read is
+/// passed over: it must not keep all others from going on.
 pub(crate) fn open_starts(tx: &mut Tx<'_>) -> Result<Vec<StartRow>> {
     let sql = format!("SELECT {START} FROM training_attempt WHERE open > 0");
     let now = tx.now();
-    tx.query(&sql, &[])?.iter().map(|row| read_start(row, now)).collect()
+    let rows = tx.query(&sql, &[])?;
+    Ok(rows.iter().filter_map(|row| readable(row, "job", read_start(row, now))).collect())
 }
 
 /// The starts of a job, the oldest first; of one task if it is named.

@@ -7,36 +7,42 @@ use falaj_base::{Ctx, Error, Result, TokenId};
 use falaj_governance::identity::Authenticator;
 use falaj_store::db::Tx;
 
+use super::busy::{Task, Work};
+use super::inbox;
 use super::memory::Memory;
 use crate::job::store::{self as jobs, StartRow};
 use crate::log::archive;
-use crate::name::StartId;
+use crate::name::{JobId, StartId};
 use crate::{Training, blocking};
 
-/// How long after a failure it is tried again.
+/// How long after its first failure it is tried again, and at most after how long.
 const PAUSE: Duration = Duration::from_secs(15);
+const LONGEST: Duration = Duration::from_mins(5);
+/// How often runs are looked for that do not know of the end of their job, and how many at a time.
+const LOOK: Duration = Duration::from_secs(30);
+const RUNS: usize = 500;
 
 impl Training {
     pub(super) fn see_to_ends(&self, memory: &mut Memory) {
         let now = self.db().now();
         for (id, done) in std::mem::take(&mut self.live().mail().settled) {
-            memory.settling.remove(&id);
             if done {
                 memory.ended.remove(&id);
-            } else {
-                memory.settle_again = Some(now + PAUSE);
+            } else if let Some(ending) = memory.ended.get_mut(&id) {
+                let pause = PAUSE.saturating_mul(1 << ending.failures.min(8)).min(LONGEST);
+                ending.failures += 1;
+                ending.again_at = Some(now + pause);
             }
         }
-        if memory.settle_again.is_some_and(|at| at > now) {
-            return;
-        }
-        memory.settle_again = None;
-        let due: Vec<StartId> =
-            memory.ended.iter().filter(|id| !memory.settling.contains(id)).copied().collect();
-        for id in due {
-            memory.settling.insert(id);
+        let busy = &self.live().busy;
+        for (&id, ending) in &memory.ended {
+            // While somebody asks for it still, it may be started once more.
+            if ending.again_at.is_some_and(|at| at > now) || busy.is(Task::Ask(id)) {
+                continue;
+            }
+            let Some(begun) = busy.begin(Task::Settle(id)) else { continue };
             let training = self.clone();
-            let permits = self.live().settles.clone();
+            let permits = busy.permits(Work::Settle(ending.pool));
             tokio::spawn(async move {
                 let permit = permits.acquire_owned().await;
                 let settling = training.clone();
@@ -49,9 +55,56 @@ impl Training {
                     tracing::warn!(start = %id, error, "the end of a start was not seen to");
                 }
                 training.live().mail().settled.push((id, outcome.is_ok()));
+                drop(begun);
                 training.live().wake();
             });
         }
+    }
+
+    /// Looks for jobs that are over and whose runs do not know: whoever was to tell them was killed, or
+    /// could not.
+    pub(super) async fn see_to_runs(&self, memory: &mut Memory) -> Result<()> {
+        let now = self.db().now();
+        if memory.runs_looked.is_some_and(|looked| now.since(looked) < LOOK) {
+            return Ok(());
+        }
+        memory.runs_looked = Some(now);
+        for job in self.db().read(|tx| inbox::open_runs(tx, RUNS)).await? {
+            self.tell_runs(job);
+        }
+        Ok(())
+    }
+
+    /// Lets the runs of a job know of its end, beside the pass.
+    pub(super) fn tell_runs(&self, job: JobId) {
+        let busy = &self.live().busy;
+        let Some(begun) = busy.begin(Task::Runs(job)) else { return };
+        let permits = busy.permits(Work::Runs);
+        let training = self.clone();
+        tokio::spawn(async move {
+            let permit = permits.acquire_owned().await;
+            if let Err(error) = training.end_runs(job).await {
+                tracing::warn!(%job, error = error.chain(), "a run was not told of its end");
+            }
+            drop((permit, begun));
+        });
+    }
+
+    async fn end_runs(&self, id: JobId) -> Result<()> {
+        let read = move |tx: &mut Tx<'_>| Ok((jobs::by_id(tx, id)?, jobs::tasks(tx, id)?));
+        let (job, tasks) = self.db().read(read).await?;
+        if let Some(job) = job.filter(|job| job.state.is_over()) {
+            let ctx = Ctx::system(super::NAME);
+            let project = self.tenancy().project_by_id(&ctx, job.project).await?;
+            let project = std::sync::Arc::new(project);
+            for (_, state, row) in tasks {
+                if let Some(run) = row.run.filter(|_| job.tasks.count > 1) {
+                    self.run_ends_as(&project, &run, state).await?;
+                }
+            }
+            self.run_ends(&job, &project, job.run_id.as_deref()).await?;
+        }
+        self.db().write(move |tx| inbox::runs_know(tx, id)).await
     }
 
     async fn settle(&self, id: StartId) -> Result<()> {
@@ -77,6 +130,10 @@ impl Training {
             }
             let kept = archive::keep(self, &project, &start).await?;
             let close = move |tx: &mut Tx<'_>| {
+                // Whoever was first has kept its output.
+                if jobs::open_of(tx, id)? != Some(1) {
+                    return Ok(());
+                }
                 let text = archive::attach(tx, id, &kept)?;
                 jobs::close_start(tx, id, &text).map(drop)
             };

@@ -1,5 +1,7 @@
 //! Cancelling: what waits is over at once, what runs is told to end.
 
+use std::collections::HashSet;
+
 use falaj_base::{Ctx, Result};
 use falaj_scheduler::{Event, JobId as Number};
 use falaj_store::db::Tx;
@@ -8,7 +10,7 @@ use serde_json::json;
 
 use super::flight::Purpose;
 use super::memory::Memory;
-use super::told;
+use super::{inbox, told};
 use crate::job::store as jobs;
 use crate::job::{State, millis, resource};
 use crate::name::{JobId, TaskId};
@@ -18,7 +20,7 @@ impl Training {
     pub(super) async fn cancel(&self, memory: &mut Memory, id: JobId) -> Result<()> {
         let Some(live) = memory.jobs.get(&id) else { return Ok(()) };
         let (count, first) = (live.job.tasks.count, live.first);
-        let flying: Vec<TaskId> = (live.tasks.keys().copied())
+        let flying: HashSet<TaskId> = (live.tasks.keys().copied())
             .map(|task| TaskId { job: id, task })
             .filter(|task| memory.flight_of(*task).is_some())
             .collect();
@@ -46,12 +48,13 @@ impl Training {
         &self,
         memory: &mut Memory,
         id: JobId,
-        flying: &[TaskId],
+        flying: &HashSet<TaskId>,
     ) -> Result<()> {
         let ctx = Ctx::system(super::NAME);
         let Some(live) = memory.jobs.get_mut(&id) else { return Ok(()) };
         let waiting: Vec<u32> = live.tasks.keys().copied().collect();
-        let waiting = waiting.into_iter().filter(|task| !flying.iter().any(|it| it.task == *task));
+        let flies = |task: u32| flying.contains(&TaskId { job: id, task });
+        let waiting = waiting.into_iter().filter(|task| !flies(*task));
         let mut rows = Vec::new();
         for task in waiting {
             if let Some((_, row)) = live.tasks.remove(&task) {
@@ -65,6 +68,9 @@ impl Training {
         let latest = if flying == 0 { State::Cancelled } else { live.job.state };
         let whole = (tally.state(latest), *tally);
         live.job.state = whole.0;
+        if let Some(held) = &mut live.held {
+            held.tasks.clear();
+        }
         let of = resource(&live.project, &id.to_string(), false);
         ctx.authorize(&JOB_RUN, &of).await?;
         let write = move |tx: &mut Tx<'_>| {
@@ -76,6 +82,7 @@ impl Training {
             if !whole.0.is_over() {
                 return Ok(());
             }
+            inbox::runs_are_open(tx, id)?;
             let task = TaskId { job: id, task: 0 };
             let change =
                 Change::new(&JOB_RUN, &of).event("job.ended", &told(task, State::Cancelled));

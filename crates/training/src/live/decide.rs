@@ -26,6 +26,7 @@ impl Training {
     pub(super) async fn decide(&self, memory: &mut Memory) -> Result<()> {
         let now = self.db().now();
         let mut leaving = Vec::new();
+        let mut refused = Vec::new();
         for decision in memory.scheduler.decide(millis(now)) {
             match decision {
                 Decision::Start { job, placement, after, borrows } => {
@@ -71,11 +72,12 @@ impl Training {
                         let detail = json!({ "why": text });
                         self.tell_to_leave(memory, &mut leaving, task, Purpose::Refuse, detail);
                     } else {
-                        self.give_up(memory, task.job, task.task, &text).await?;
+                        refused.push((task, text));
                     }
                 }
             }
         }
+        self.give_up_all(memory, refused).await?;
         self.write_leaving(memory, leaving).await?;
         self.start_those_due(memory).await
     }

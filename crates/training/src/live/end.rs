@@ -1,5 +1,7 @@
 //! The end of a start, and what becomes of its task.
 
+use std::collections::{BTreeMap, HashSet};
+
 use falaj_base::{Ctx, Resource, Result, Timestamp};
 use falaj_executors::{End, RankEnd};
 use falaj_governance::identity::Authenticator;
@@ -10,12 +12,15 @@ use serde_json::json;
 
 use super::after::tokens_of;
 use super::flight::Purpose;
-use super::memory::{Due, Memory};
-use super::told;
+use super::memory::{Due, Ending, Memory};
+use super::{inbox, told};
 use crate::job::store::{self as jobs, Ended, TaskRow};
 use crate::job::{State, Tally, millis, resource};
 use crate::name::{JobId, StartId, TaskId};
 use crate::{JOB_RUN, Training};
+
+/// Tasks that are given up in one transaction.
+const AT_ONCE: usize = 500;
 
 /// How a start ended, as its executor tells or as is concluded.
 #[derive(Clone, Debug)]
@@ -176,6 +181,7 @@ impl Training {
                 retried: !over && state == State::Pending,
                 of,
             });
+            memory.ended.insert(landed.id, Ending::at(flight.pool));
             tell.push((flight.number, becomes, landed.id));
         }
         let write = move |tx: &mut Tx<'_>| {
@@ -193,7 +199,6 @@ impl Training {
         }
         for (number, becomes, id) in tell {
             tell_scheduler(memory, (number, becomes, id), now);
-            memory.ended.insert(id);
             if memory.jobs.get(&id.task.job).is_some_and(|live| live.job.state.is_over()) {
                 memory.remove(id.task.job);
             }
@@ -202,59 +207,139 @@ impl Training {
     }
 
     /// Ends a task that has no start on its way: it can never run.
-    pub(super) async fn give_up(
+    pub(super) async fn give_up(&self, memory: &mut Memory, task: TaskId, why: &str) -> Result<()> {
+        self.give_up_all(memory, vec![(task, why.to_owned())]).await
+    }
+
+    /// Ends tasks that have no start on their way. There may be a hundred thousand of them: they are
+    /// written down together, and those of a job that is over with them need no rows of their own.
+    pub(super) async fn give_up_all(
         &self,
         memory: &mut Memory,
-        job: JobId,
-        task: u32,
-        why: &str,
+        refused: Vec<(TaskId, String)>,
     ) -> Result<()> {
-        let id = TaskId { job, task };
-        let number = memory.number(id);
+        let mut by_job: BTreeMap<JobId, Vec<(u32, String)>> = BTreeMap::new();
+        for (id, why) in refused {
+            by_job.entry(id.job).or_default().push((id.task, why));
+        }
         let ctx = Ctx::system(super::NAME);
-        let Some(live) = memory.jobs.get_mut(&job) else { return Ok(()) };
-        let mut row = live.tasks.remove(&task).map(|(_, row)| row).unwrap_or_default();
-        row.reason = Some(why.to_owned());
-        live.job.tasks.count_end(State::Failed);
-        let whole = (live.job.tasks.state(State::Failed), live.job.tasks);
-        live.job.state = whole.0;
-        let of = resource(&live.project, &job.to_string(), false);
-        ctx.authorize(&JOB_RUN, &of).await?;
-        let why = why.to_owned();
+        let mut batch = Vec::new();
+        let mut size = 0;
+        for (id, tasks) in by_job {
+            if let Some(given) = given_up(&ctx, memory, id, tasks).await? {
+                size += 1 + given.rows.len();
+                batch.push(given);
+            }
+            if size >= AT_ONCE {
+                size = 0;
+                self.write_given_up(&ctx, memory, std::mem::take(&mut batch)).await?;
+            }
+        }
+        self.write_given_up(&ctx, memory, batch).await
+    }
+
+    async fn write_given_up(
+        &self,
+        ctx: &Ctx,
+        memory: &mut Memory,
+        batch: Vec<GivenUp>,
+    ) -> Result<()> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let over: Vec<JobId> = batch.iter().map(|given| given.job).collect();
+        let numbers: HashSet<Number> = batch
+            .iter()
+            .flat_map(|given| given.tasks.iter().map(|task| TaskId { job: given.job, task: *task }))
+            .filter_map(|task| memory.number(task))
+            .collect();
+        let ctx = ctx.clone();
         let write = move |tx: &mut Tx<'_>| {
-            jobs::put_task(tx, id, State::Failed, &row)?;
-            jobs::progress(tx, job, (whole.0, &whole.1), Some(&why))?;
-            jobs::note_decision(tx, id, "refuse", &json!({ "why": why }))?;
-            let change = Change::new(&JOB_RUN, &of)
-                .event("job.ended", &told(id, State::Failed))
-                .detail("task", id.task)
-                .detail("why", &why);
-            tx.record(&ctx, change)
+            batch.iter().try_for_each(|given| write_given_up(tx, &ctx, given))
         };
         self.commit(memory, write).await?;
         let now = millis(self.db().now());
-        if let Some(number) = number {
-            memory.due.retain(|due| due.number != number);
+        memory.due.retain(|due| !numbers.contains(&due.number));
+        for number in numbers {
             memory.scheduler.apply(now, Event::Cancelled(number));
         }
-        self.after_the_job(memory, job);
+        for job in over {
+            self.after_the_job(memory, job);
+        }
         Ok(())
     }
 
-    /// Removes a job that is over from mind, and lets its run know.
+    /// Removes a job that is over from mind, and lets its runs know.
     pub(super) fn after_the_job(&self, memory: &mut Memory, id: JobId) {
-        let Some(live) = memory.jobs.get(&id).filter(|live| live.job.state.is_over()) else {
-            return;
-        };
-        let (job, project) = (live.job.clone(), live.project.clone());
-        memory.remove(id);
-        let training = self.clone();
-        tokio::spawn(async move {
-            if let Err(error) = training.run_ends(&job, &project, job.run_id.as_deref()).await {
-                tracing::warn!(job = %job.id, error = error.chain(), "a run was not told of its end");
-            }
-        });
+        if memory.jobs.get(&id).is_some_and(|live| live.job.state.is_over()) {
+            memory.remove(id);
+            self.tell_runs(id);
+        }
     }
+}
+
+/// Tasks of a job that are given up, as they are written down.
+struct GivenUp {
+    job: JobId,
+    tasks: Vec<u32>,
+    /// Those that have a row of their own.
+    rows: Vec<(u32, TaskRow)>,
+    whole: (State, Tally),
+    why: String,
+    of: Resource,
+}
+
+/// Takes tasks of a job out of mind.
+async fn given_up(
+    ctx: &Ctx,
+    memory: &mut Memory,
+    job: JobId,
+    tasks: Vec<(u32, String)>,
+) -> Result<Option<GivenUp>> {
+    let Some(live) = memory.jobs.get_mut(&job) else { return Ok(None) };
+    let Some((_, why)) = tasks.first().cloned() else { return Ok(None) };
+    for _ in &tasks {
+        live.job.tasks.count_end(State::Failed);
+    }
+    let whole = (live.job.tasks.state(State::Failed), live.job.tasks);
+    live.job.state = whole.0;
+    let all = !whole.0.is_over() || whole.1.count == 1;
+    let mut rows = Vec::new();
+    for (task, why) in &tasks {
+        let row = live.tasks.remove(task).map(|(_, row)| row);
+        if row.is_some() || all {
+            let row = TaskRow { reason: Some(why.clone()), ..row.unwrap_or_default() };
+            rows.push((*task, row));
+        }
+        if let Some(held) = &mut live.held {
+            held.tasks.remove(task);
+        }
+    }
+    let of = resource(&live.project, &job.to_string(), false);
+    ctx.authorize(&JOB_RUN, &of).await?;
+    let tasks = tasks.into_iter().map(|(task, _)| task).collect();
+    Ok(Some(GivenUp { job, tasks, rows, whole, why, of }))
+}
+
+fn write_given_up(tx: &mut Tx<'_>, ctx: &Ctx, given: &GivenUp) -> Result<()> {
+    let GivenUp { job, tasks, rows, whole: (state, tally), why, of } = given;
+    for (task, row) in rows {
+        jobs::put_task(tx, TaskId { job: *job, task: *task }, State::Failed, row)?;
+    }
+    jobs::progress(tx, *job, (*state, tally), Some(why))?;
+    // All of them for the same reason: it is told once.
+    let first = TaskId { job: *job, task: tasks.first().copied().unwrap_or(0) };
+    let detail = json!({ "why": why, "tasks": tasks.len() });
+    jobs::note_decision(tx, first, "refuse", &detail)?;
+    if state.is_over() {
+        inbox::runs_are_open(tx, *job)?;
+    }
+    let change = Change::new(&JOB_RUN, of)
+        .event("job.ended", &told(first, State::Failed))
+        .detail("task", first.task)
+        .detail("tasks", tasks.len())
+        .detail("why", why);
+    tx.record(ctx, change)
 }
 
 /// Lets the scheduler know what became of a task.
@@ -265,6 +350,13 @@ fn tell_scheduler(
 ) {
     let flight = memory.flights.remove(&id);
     let now = millis(now);
+    let live = memory.jobs.get_mut(&id.task.job);
+    if let (Becomes::Waits { .. }, Some(held)) = (becomes, live.and_then(|live| live.held.as_mut()))
+    {
+        held.tasks.insert(id.task.task);
+        memory.scheduler.apply(now, Event::Cancelled(number));
+        return;
+    }
     let leaving = matches!(memory.scheduler.why(number), Some(falaj_scheduler::why::Why::Leaving));
     let event = match becomes {
         Becomes::Over(State::Cancelled) => Event::Cancelled(number),

@@ -48,6 +48,8 @@ pub(crate) enum Launched {
     /// Being asked, or to be asked at a time because it did not answer.
     Asking,
     AgainAt(Timestamp),
+    /// It is to end and nobody knows whether it was taken; its executor was told since then to kill it.
+    Withdrawn(Timestamp),
     /// Asked by somebody who was here before; its executor tells.
     Unknown,
     /// Since when.
@@ -71,6 +73,8 @@ pub(crate) struct Flight {
     pub(crate) notified: Option<Timestamp>,
     /// Whether its executor was told to stop it.
     pub(crate) told: bool,
+    /// When to tell it again, if its executor did not answer.
+    pub(crate) tell_at: Option<Timestamp>,
     /// Where it goes on, for [`Purpose::Move`], and who has to leave there first.
     pub(crate) then: Option<(Vec<Placed>, Vec<StartId>)>,
     /// The stacks of its ranks, if it hung.

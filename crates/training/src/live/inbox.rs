@@ -1,6 +1,8 @@
 //! What whoever serves requests tells the one who schedules, through the database: it may be another
 //! server, and it may be away.
 //!
+//! Reports of a job come by the thousand: they are one note, until it is taken.
+//!
 //! A note only says where to look; the rows of the domain are the truth. So a note may be taken before
 //! it is acted upon: whoever begins anew looks everywhere.
 
@@ -30,16 +32,46 @@ pub(crate) fn note(tx: &mut Tx<'_>, note: &Note) -> Result<()> {
         Note::Reported(job) => ("reported", Some(*job)),
         Note::Queues => ("queues", None),
     };
+    if let Note::Reported(job) = note {
+        let sql = "INSERT INTO training_inbox (id, kind, job) VALUES ($1, $2, $3)
+                   ON CONFLICT (id) DO NOTHING";
+        return tx.execute(sql, &params![format!("{kind}-{job}"), kind, *job]).map(drop);
+    }
     tx.put(
         "INSERT INTO training_inbox (id, kind, job) VALUES ($1, $2, $3)",
         &params![Uuid::now_v7().simple().to_string(), kind, job],
     )
 }
 
+/// Whether there is something to take.
+pub(crate) fn any(tx: &mut Tx<'_>) -> Result<bool> {
+    let sql = "SELECT 1 AS one FROM training_inbox WHERE kind <> 'runs' LIMIT 1";
+    Ok(tx.query_opt(sql, &[])?.is_some())
+}
+
+/// Notes, with the end of a job, that its runs do not know of it yet. It stays until they do: see
+/// [`runs_know`].
+pub(crate) fn runs_are_open(tx: &mut Tx<'_>, job: JobId) -> Result<()> {
+    let sql = "INSERT INTO training_inbox (id, kind, job) VALUES ($1, 'runs', $2)
+               ON CONFLICT (id) DO NOTHING";
+    tx.execute(sql, &params![format!("runs-{job}"), job]).map(drop)
+}
+
+pub(crate) fn runs_know(tx: &mut Tx<'_>, job: JobId) -> Result<()> {
+    let sql = "DELETE FROM training_inbox WHERE id = $1";
+    tx.execute(sql, &params![format!("runs-{job}")]).map(drop)
+}
+
+/// Some jobs whose runs do not know of their end.
+pub(crate) fn open_runs(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<JobId>> {
+    let sql = "SELECT job FROM training_inbox WHERE kind = 'runs' ORDER BY id LIMIT $1";
+    tx.query(sql, &params![limit])?.iter().map(|row| row.get("job")).collect()
+}
+
 /// Takes some notes, the oldest first.
 pub(crate) fn take(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<Note>> {
-    let rows =
-        tx.query("SELECT id, kind, job FROM training_inbox ORDER BY id LIMIT $1", &params![limit])?;
+    let sql = "SELECT id, kind, job FROM training_inbox WHERE kind <> 'runs' ORDER BY id LIMIT $1";
+    let rows = tx.query(sql, &params![limit])?;
     let mut notes = Vec::with_capacity(rows.len());
     let mut ids = Vec::with_capacity(rows.len());
     for row in &rows {

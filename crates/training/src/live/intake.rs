@@ -1,15 +1,17 @@
 //! What requests noted down.
 
-use falaj_base::Result;
-use falaj_scheduler::Event;
+use std::collections::HashSet;
+
+use falaj_base::{Error, Result};
+use falaj_scheduler::{Event, Restored};
 use falaj_store::db::Tx;
 
 use super::inbox::{self, Note};
-use super::memory::Memory;
+use super::memory::{Held, Memory};
 use crate::Training;
 use crate::job::store as jobs;
-use crate::job::{Job, millis};
-use crate::name::JobId;
+use crate::job::{Job, explain, millis};
+use crate::name::{JobId, TaskId};
 use crate::queue::store as queues;
 
 /// Notes that are taken at a time.
@@ -20,10 +22,7 @@ const ROUNDS: usize = 20;
 impl Training {
     pub(super) async fn take_in(&self, memory: &mut Memory) -> Result<()> {
         for _ in 0..ROUNDS {
-            let any = self.db().read(|tx| {
-                Ok(tx.query_opt("SELECT 1 AS one FROM training_inbox LIMIT 1", &[])?.is_some())
-            });
-            if !any.await? {
+            if !self.db().read(inbox::any).await? {
                 return Ok(());
             }
             let taken = self.commit(memory, |tx| {
@@ -32,8 +31,9 @@ impl Training {
                     Note::Submitted(job) => Some(*job),
                     _ => None,
                 });
-                let found =
-                    submitted.map(|job| jobs::by_id(tx, job)).collect::<Result<Vec<_>>>()?;
+                let found = submitted
+                    .map(|job| jobs::by_id_if_readable(tx, job))
+                    .collect::<Result<Vec<_>>>()?;
                 Ok((notes, found.into_iter().flatten().collect::<Vec<Job>>()))
             });
             let (notes, submitted) = taken.await?;
@@ -41,14 +41,16 @@ impl Training {
             for job in submitted {
                 self.submitted(memory, job).await?;
             }
+            let mut reported = HashSet::new();
             for note in notes {
                 match note {
                     Note::Submitted(_) => {}
                     Note::Cancelled(job) => self.cancel(memory, job).await?,
-                    Note::Reported(job) => self.hear_of_checkpoints(memory, job).await?,
+                    Note::Reported(job) => drop(reported.insert(job)),
                     Note::Queues => self.queues_changed(memory).await?,
                 }
             }
+            self.hear_of_reports(memory, reported).await?;
             if !more {
                 return Ok(());
             }
@@ -60,7 +62,13 @@ impl Training {
         if memory.jobs.contains_key(&job.id) || job.state.is_over() {
             return Ok(());
         }
-        let project = self.project(&mut memory.projects, job.project).await?;
+        let project = match self.project(&mut memory.projects, job.project).await {
+            Err(error) if !error.kind().is_ours() => {
+                tracing::error!(job = %job.id, error = error.chain(), "a job has no project");
+                return Ok(());
+            }
+            found => found?,
+        };
         let (id, count) = (job.id, job.tasks.count);
         let cancelled = job.cancel_requested_at.is_some();
         memory.add(job, project);
@@ -68,8 +76,17 @@ impl Training {
             return self.cancel(memory, id).await;
         }
         let now = millis(self.db().now());
-        let Some(mut spec) = memory.spec(id, 0, self.pool_list(), now)? else {
-            return self.give_all_up(memory, id, count).await;
+        memory.scheduler.apply(now, Event::Tick);
+        // What its definition asks for of each task is the same, so they are refused as a whole.
+        let mut spec = match self.spec_of(memory, id, now)? {
+            Ok(spec) => match memory.scheduler.check(&spec) {
+                Ok(()) => spec,
+                Err(why) => {
+                    let why = self.in_words(memory, id, &why);
+                    return self.refuse(memory, id, count, &why).await;
+                }
+            },
+            Err(why) => return self.refuse(memory, id, count, &why).await,
         };
         let first = spec.id.0;
         for task in 0..u64::from(count) {
@@ -79,10 +96,69 @@ impl Training {
         Ok(())
     }
 
-    async fn give_all_up(&self, memory: &mut Memory, id: JobId, count: u32) -> Result<()> {
-        for task in 0..count {
-            let why = "its queue or its pool is not there any more";
-            self.give_up(memory, id, task, why).await?;
+    /// The specification of a job's first task, or why it cannot have one as things are now.
+    pub(super) fn spec_of(
+        &self,
+        memory: &mut Memory,
+        id: JobId,
+        now: falaj_scheduler::Millis,
+    ) -> Result<Result<falaj_scheduler::JobSpec, String>> {
+        match memory.spec(id, 0, self.pool_list(), now) {
+            Ok(Some(spec)) => Ok(Ok(spec)),
+            Ok(None) => Ok(Err("its queue or its pool is not there any more".to_owned())),
+            Err(error) if error.kind().is_ours() => Err(error),
+            Err(error) => Ok(Err(error.message().to_owned())),
+        }
+    }
+
+    /// Why the scheduler would not take a job.
+    pub(super) fn in_words(
+        &self,
+        memory: &Memory,
+        id: JobId,
+        why: &falaj_scheduler::Refusal,
+    ) -> String {
+        let Some(live) = memory.jobs.get(&id) else { return String::new() };
+        let (definition, pool) = (&live.job.definition, live.job.pool.as_str());
+        let error: Error = explain(why, definition, pool, (&memory.tree, self.pool_list()));
+        error.message().to_owned()
+    }
+
+    async fn refuse(&self, memory: &mut Memory, id: JobId, count: u32, why: &str) -> Result<()> {
+        let all = (0..count).map(|task| (TaskId { job: id, task }, why.to_owned()));
+        self.give_up_all(memory, all.collect()).await
+    }
+
+    /// Tells the scheduler of jobs that were held, as far as it would take them now.
+    fn let_go(&self, memory: &mut Memory) -> Result<()> {
+        let now = millis(self.db().now());
+        let held = memory.jobs.iter().filter(|(_, live)| live.held.is_some());
+        let held: Vec<JobId> = held.map(|(id, _)| *id).collect();
+        for id in held {
+            let spec = match self.spec_of(memory, id, now)? {
+                Ok(spec) => match memory.scheduler.check_restored(&spec) {
+                    Ok(()) => Ok(spec),
+                    Err(why) => Err(self.in_words(memory, id, &why)),
+                },
+                Err(why) => Err(why),
+            };
+            let Some(live) = memory.jobs.get_mut(&id) else { continue };
+            let Some(Held { tasks, .. }) = live.held.take() else { continue };
+            let spec = match spec {
+                Ok(spec) => spec,
+                Err(why) => {
+                    live.held = Some(Held { why, tasks });
+                    continue;
+                }
+            };
+            let submitted = millis(live.job.created_at);
+            for task in tasks {
+                let ran = live.tasks.get(&task).map_or(0, |(_, row)| row.ran_ms);
+                let mut spec = spec.clone();
+                spec.id = live.number(task);
+                let restored = Restored { spec, submitted, ran, running: None };
+                memory.scheduler.apply(now, Event::Restored(Box::new(restored)));
+            }
         }
         Ok(())
     }
@@ -93,6 +169,6 @@ impl Training {
         for event in memory.tree.update(&kept, self.pool_list()) {
             memory.scheduler.apply(now, event);
         }
-        Ok(())
+        self.let_go(memory)
     }
 }

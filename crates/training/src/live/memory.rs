@@ -1,19 +1,22 @@
 //! What the one who schedules has in mind. All of it can be found again in the database and at the
 //! executors; it is dropped and made anew whenever a write fails.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use falaj_base::{ProjectId, Result, Timestamp};
+use falaj_executors::{ExecutorError, Observed};
 use falaj_governance::tenancy::Project;
 use falaj_scheduler::order::by_name;
 use falaj_scheduler::{Event, JobId as Number, Millis, Placed, Scheduler, Settings};
+
+use tokio::task::JoinHandle;
 
 use super::flight::Flight;
 use super::tend::Pace;
 use crate::config::TrainingConfig;
 use crate::job::store::TaskRow;
-use crate::job::{Job, PlacedAt, State, to_spec};
+use crate::job::{Definition, Job, PlacedAt, State, to_spec};
 use crate::name::{JobId, StartId, TaskId};
 use crate::pool::Pools;
 use crate::queue::tree::QueueTree;
@@ -27,7 +30,36 @@ pub(crate) struct LiveJob {
     pub(crate) first: u64,
     /// Tasks that have started and are not over.
     pub(crate) tasks: HashMap<u32, (State, TaskRow)>,
+    /// Why the scheduler is not told of those that wait.
+    pub(crate) held: Option<Held>,
 }
+
+/// A job that was taken in once and would not be now: a type of GPU, a pool, nodes or a quota are not
+/// there any more. What runs of it goes on; what waits would stand in the way of others.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) why: String,
+    /// Its tasks that wait.
+    pub(crate) tasks: BTreeSet<u32>,
+}
+
+/// An ended start whose end is to be seen to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending {
+    pub(crate) pool: usize,
+    /// How often it was tried in vain, and when it is tried again.
+    pub(crate) failures: u32,
+    pub(crate) again_at: Option<Timestamp>,
+}
+
+impl Ending {
+    pub(crate) fn at(pool: usize) -> Self {
+        Self { pool, failures: 0, again_at: None }
+    }
+}
+
+/// An executor that was asked what runs, and when.
+pub(crate) type Observing = (Timestamp, JoinHandle<Result<Vec<Observed>, ExecutorError>>);
 
 impl LiveJob {
     pub(crate) fn number(&self, task: u32) -> Number {
@@ -61,15 +93,21 @@ pub(crate) struct Memory {
     pub(crate) flights: HashMap<StartId, Flight>,
     pub(crate) due: Vec<Due>,
     /// Ended starts whose end is to be seen to.
-    pub(crate) ended: HashSet<StartId>,
-    /// Those that somebody is at.
-    pub(crate) settling: HashSet<StartId>,
-    /// When to look again after something went wrong there.
-    pub(crate) settle_again: Option<Timestamp>,
+    pub(crate) ended: HashMap<StartId, Ending>,
+    /// When each pool last told what runs, or was asked in vain.
+    pub(crate) observed: HashMap<usize, Timestamp>,
+    /// Pools that have not answered yet.
+    pub(crate) observing: HashMap<usize, Observing>,
+    /// Starts whose executor was told to stop them and has not answered yet.
+    pub(crate) telling: HashMap<StartId, JoinHandle<Result<(), ExecutorError>>>,
+    /// When runs that do not know of the end of their job were last looked for.
+    pub(crate) runs_looked: Option<Timestamp>,
     pub(crate) projects: HashMap<ProjectId, Arc<Project>>,
     /// When checkpoints, steps and budgets were last looked at.
     pub(crate) looked: Option<Timestamp>,
     pub(crate) paces: HashMap<StartId, Pace>,
+    /// Jobs of many starts that reported since then.
+    pub(crate) reported: HashSet<JobId>,
 }
 
 impl Memory {
@@ -93,12 +131,15 @@ impl Memory {
             next: 1,
             flights: HashMap::new(),
             due: Vec::new(),
-            ended: HashSet::new(),
-            settling: HashSet::new(),
-            settle_again: None,
+            ended: HashMap::new(),
+            observed: HashMap::new(),
+            observing: HashMap::new(),
+            telling: HashMap::new(),
+            runs_looked: None,
             projects: HashMap::new(),
             looked: None,
             paces: HashMap::new(),
+            reported: HashSet::new(),
         })
     }
 
@@ -108,7 +149,13 @@ impl Memory {
         self.next += u64::from(job.tasks.count.max(1));
         self.numbers.insert(first, job.id);
         let id = job.id;
-        self.jobs.entry(id).or_insert(LiveJob { job, project, first, tasks: HashMap::new() })
+        self.jobs.entry(id).or_insert(LiveJob {
+            job,
+            project,
+            first,
+            tasks: HashMap::new(),
+            held: None,
+        })
     }
 
     pub(crate) fn remove(&mut self, id: JobId) {
@@ -134,11 +181,38 @@ impl Memory {
         self.flights.get(&StartId { task, attempt: row.attempts })
     }
 
-    /// The specification of a task, or why there is none.
+    /// The specification of a task; nothing if its queue or its pool is not there.
     pub(crate) fn spec(
         &mut self,
         id: JobId,
         task: u32,
+        pools: &Pools,
+        now: Millis,
+    ) -> Result<Option<falaj_scheduler::JobSpec>> {
+        let Some(live) = self.jobs.get(&id) else { return Ok(None) };
+        let definition = live.job.definition.clone();
+        self.spec_as(id, task, &definition, pools, now)
+    }
+
+    /// The specification of the first task of a job whose type of GPU is not there any more: what runs
+    /// of it has its GPUs.
+    pub(crate) fn spec_of_any_gpu(
+        &mut self,
+        id: JobId,
+        pools: &Pools,
+        now: Millis,
+    ) -> Result<Option<falaj_scheduler::JobSpec>> {
+        let Some(live) = self.jobs.get(&id) else { return Ok(None) };
+        let mut definition = live.job.definition.clone();
+        definition.resources.gpu_type = None;
+        self.spec_as(id, 0, &definition, pools, now)
+    }
+
+    fn spec_as(
+        &mut self,
+        id: JobId,
+        task: u32,
+        definition: &Definition,
         pools: &Pools,
         now: Millis,
     ) -> Result<Option<falaj_scheduler::JobSpec>> {
@@ -152,7 +226,7 @@ impl Memory {
         let Some(queue) = queue else { return Ok(None) };
         let Some(pool) = pools.by_name(job.pool.as_str()) else { return Ok(None) };
         let zones = pools.zone_set(pool, &job.zones);
-        to_spec(&job.definition, live.number(task), queue, zones, pools).map(Some)
+        to_spec(definition, live.number(task), queue, zones, pools).map(Some)
     }
 }
 

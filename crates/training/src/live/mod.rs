@@ -9,10 +9,12 @@
 //!   one again, and an executor starts the same one once.
 //! - A task has one start at a time. Its end is written once, with everything that follows from it in
 //!   the books; what follows outside (output, tokens, runs) is done after, as often as it takes.
+//! - An executor is asked beside the pass, and a pass waits for none that is slow: see [`busy`].
 //! - Every write makes sure that nobody else schedules by now. If one fails, all that was in mind is
 //!   dropped and read anew.
 
 mod after;
+mod busy;
 mod cancel;
 mod decide;
 mod end;
@@ -38,7 +40,7 @@ use falaj_executors::ExecutorError;
 use falaj_governance::tenancy::Project;
 use falaj_store::db::Tx;
 use falaj_store::worker::Worker;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 pub(crate) use memory::Memory;
 pub(crate) use start::Plan;
@@ -53,8 +55,8 @@ use crate::queue::tree::QueueKey;
 const EVERY: Duration = Duration::from_millis(500);
 /// What was in mind longer ago than this is not told to anybody.
 const STALE: Duration = Duration::from_secs(30);
-/// Launches, and ends that are seen to, at a time.
-const AT_ONCE: usize = 8;
+/// How long a pass waits for executors to answer what it has just asked them.
+const PATIENCE: Duration = Duration::from_millis(250);
 const NAME: &str = "training";
 
 /// What launches and endings came to since the last pass.
@@ -69,8 +71,7 @@ pub(crate) struct Live {
     passed: Mutex<Option<Timestamp>>,
     wake: Arc<Notify>,
     mail: Mutex<Mail>,
-    launches: Arc<Semaphore>,
-    settles: Arc<Semaphore>,
+    busy: Arc<busy::Busy>,
     watched: AtomicBool,
     /// Whether somebody waits for what executors tell.
     active: AtomicBool,
@@ -89,8 +90,7 @@ impl Default for Live {
             passed: Mutex::new(None),
             wake: Arc::default(),
             mail: Mutex::default(),
-            launches: Arc::new(Semaphore::new(AT_ONCE)),
-            settles: Arc::new(Semaphore::new(AT_ONCE)),
+            busy: Arc::default(),
             watched: AtomicBool::new(false),
             active: AtomicBool::new(false),
         }
@@ -160,6 +160,7 @@ impl Training {
         self.stop_those_due(&mut memory).await?;
         self.decide(&mut memory).await?;
         self.see_to_ends(&mut memory);
+        self.see_to_runs(&mut memory).await?;
         let active = !memory.flights.is_empty();
         self.live().active.store(active, Ordering::Relaxed);
         *self.live().passed.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.db().now());

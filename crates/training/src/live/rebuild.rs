@@ -1,20 +1,24 @@
 //! Beginning anew: everything that is not over, from the database.
+//!
+//! Must hold: nothing of one job keeps the others from going on. What was taken in once and would not
+//! be any more (a driver was not loaded, a quota is smaller) waits, and is told why; what runs goes on.
 
 use std::collections::{HashMap, HashSet};
 
 use falaj_base::{Result, Timestamp};
-use falaj_scheduler::{Event, JobId as Number, Placed, Restored, RunningAt};
+use falaj_executors::Notice;
+use falaj_scheduler::{Event, JobId as Number, JobSpec, Placed, Restored, RunningAt};
 use falaj_store::db::Tx;
 use uuid::Uuid;
 
 use super::flight::{Flight, Launched, Purpose};
 use super::inbox;
-use super::memory::{Memory, by_number_of};
+use super::memory::{Ending, Held, Memory, by_number_of};
 use crate::Training;
 use crate::checkpoint::store as checkpoints;
 use crate::job::store::{self as jobs, StartRow};
 use crate::job::{Job, State, millis};
-use crate::name::TaskId;
+use crate::name::{JobId, TaskId};
 use crate::queue::store as queues;
 
 /// Held shared by every write of the one who schedules, and alone by whoever becomes that.
@@ -46,15 +50,16 @@ impl Training {
         let mut after = String::new();
         loop {
             let from = after.clone();
-            let page = self.db().read(move |tx| load(tx, &from)).await?;
-            let Some((last, _)) = page.last() else { break };
-            after = last.id.to_string();
+            let (page, last) = self.db().read(move |tx| load(tx, &from)).await?;
+            let Some(last) = last else { break };
+            after = last;
             for (job, tasks) in page {
                 self.recall(&mut memory, job, tasks, &flying, now).await?;
             }
         }
         for start in open.iter().filter(|start| start.open == 1) {
-            memory.ended.insert(start.id);
+            let pool = self.pool_list().by_name(start.shown.pool.as_str()).unwrap_or(usize::MAX);
+            memory.ended.insert(start.id, Ending::at(pool));
         }
         let waiting = memory.scheduler.not_running();
         let flights = memory.flights.len();
@@ -71,7 +76,13 @@ impl Training {
         flying: &HashMap<TaskId, &StartRow>,
         now: Timestamp,
     ) -> Result<()> {
-        let project = self.project(&mut memory.projects, job.project).await?;
+        let project = match self.project(&mut memory.projects, job.project).await {
+            Err(error) if !error.kind().is_ours() => {
+                tracing::error!(job = %job.id, error = error.chain(), "a job has no project");
+                return Ok(());
+            }
+            found => found?,
+        };
         let (id, count, cancelled) = (job.id, job.tasks.count, job.cancel_requested_at.is_some());
         let submitted = millis(job.created_at);
         let live = memory.add(job, project);
@@ -83,21 +94,24 @@ impl Training {
                 live.tasks.insert(task, (state, row));
             }
         }
+        let spec = self.spec_again(memory, id, now)?;
         for task in (0..count).filter(|task| !over.contains(task)) {
             let start = flying.get(&TaskId { job: id, task }).copied();
             if start.is_none() && cancelled {
                 continue;
             }
-            let Some(spec) = memory.spec(id, task, self.pool_list(), millis(now))? else {
-                self.give_up(memory, id, task, "its queue or its pool is not there any more")
-                    .await?;
-                continue;
-            };
-            let number = spec.id;
+            let Some(number) = memory.number(TaskId { job: id, task }) else { continue };
             let running = match start {
                 Some(start) => Some(self.board(memory, start, number).await?),
                 None => None,
             };
+            let Some(live) = memory.jobs.get_mut(&id) else { continue };
+            if let Some(held) = live.held.as_mut().filter(|_| running.is_none()) {
+                held.tasks.insert(task);
+                continue;
+            }
+            let Some(mut spec) = spec.clone() else { continue };
+            spec.id = number;
             let ran = memory.jobs.get(&id).and_then(|live| live.tasks.get(&task));
             let ran = ran.map_or(0, |(_, row)| row.ran_ms);
             let restored = Restored { spec, submitted, ran, running };
@@ -107,6 +121,28 @@ impl Training {
             self.cancel(memory, id).await?;
         }
         Ok(())
+    }
+
+    /// What the scheduler is told of each task of a job. Of one that it would not take in any more it is
+    /// told what runs: its nodes are not free.
+    fn spec_again(
+        &self,
+        memory: &mut Memory,
+        id: JobId,
+        now: Timestamp,
+    ) -> Result<Option<JobSpec>> {
+        let (spec, why) = match self.spec_of(memory, id, millis(now))? {
+            Ok(spec) => match memory.scheduler.check_restored(&spec) {
+                Ok(()) => return Ok(Some(spec)),
+                Err(why) => (Some(spec), self.in_words(memory, id, &why)),
+            },
+            Err(why) => (memory.spec_of_any_gpu(id, self.pool_list(), millis(now))?, why),
+        };
+        tracing::warn!(job = %id, why, "a job that was taken in before is held");
+        if let Some(live) = memory.jobs.get_mut(&id) {
+            live.held = Some(Held { why, tasks: std::collections::BTreeSet::new() });
+        }
+        Ok(spec)
     }
 
     /// Takes a start in that may be running.
@@ -124,6 +160,13 @@ impl Training {
         let task = start.id.task;
         let saved = self.db().read(move |tx| checkpoints::last_whole(tx, task)).await?;
         let saved = saved.map_or(0, |saved| millis(saved.whole_at));
+        let now = self.db().now();
+        // How long ago it was asked to save its work is not known: it has its time once more.
+        let is_saving = purpose.is_some() && start.shown.state == State::Checkpointing;
+        let grace = self.config().checkpoint_grace.get();
+        if is_saving {
+            self.pass_on(pool, start.id, Notice::Checkpoint);
+        }
         memory.flights.insert(
             start.id,
             Flight {
@@ -136,9 +179,10 @@ impl Training {
                 nodes: start.shown.nodes.clone(),
                 launched: Launched::Unknown,
                 since: start.shown.started_at,
-                saves_until: purpose.is_some().then(|| self.db().now()),
-                notified: None,
+                saves_until: purpose.map(|_| if is_saving { now + grace } else { now }),
+                notified: is_saving.then_some(now),
                 told: false,
+                tell_at: None,
                 then: None,
                 stacks: None,
                 launches: 0,
@@ -148,10 +192,9 @@ impl Training {
     }
 }
 
-fn load(tx: &mut Tx<'_>, after: &str) -> Result<Loaded> {
-    let page = jobs::live(tx, after, PAGE)?;
-    page.into_iter()
-        .map(|job| Ok((jobs::tasks(tx, job.id)?, job)))
-        .map(|pair| pair.map(|(tasks, job)| (job, tasks)))
-        .collect()
+fn load(tx: &mut Tx<'_>, after: &str) -> Result<(Loaded, Option<String>)> {
+    let (page, last) = jobs::live(tx, after, PAGE)?;
+    let with_tasks = |job: Job| Ok((jobs::tasks(tx, job.id)?, job));
+    let page = page.into_iter().map(with_tasks).map(|it| it.map(|(tasks, job)| (job, tasks)));
+    Ok((page.collect::<Result<Loaded>>()?, last))
 }

@@ -1,9 +1,12 @@
 //! Starting: written down first, then launched.
+//!
+//! Must hold: right before an executor is asked, whoever asks is still the one who schedules, and the
+//! start is neither over nor to end. It has its token from then on, and not before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use falaj_base::{Ctx, Error, Name, Result, Secret};
+use falaj_base::{Ctx, Error, Name, Result, Secret, code};
 use falaj_executors::{ExecutorError, Launch, Limits};
 use falaj_governance::residency::Residency;
 use falaj_governance::tenancy::Project;
@@ -12,14 +15,15 @@ use falaj_store::db::Tx;
 use falaj_store::record::Change;
 use serde_json::json;
 
+use super::busy::{Task, Work};
 use super::flight::{Flight, Launched};
 use super::memory::{Memory, by_name_of};
-use super::told;
+use super::{inbox, rebuild, told};
 use crate::cost::Rates;
 use crate::job::store::{self as jobs, TaskRow};
 use crate::job::{Attempt, Job, State, Tally, resource};
 use crate::launch::{Gang, ranks};
-use crate::name::{StartId, TaskId};
+use crate::name::StartId;
 use crate::{JOB_RUN, Training};
 
 /// Starts that are written down in one transaction.
@@ -48,6 +52,8 @@ pub(crate) struct Plan {
     pub(crate) project: Arc<Project>,
     pub(crate) run: Option<String>,
     pub(crate) flight: Flight,
+    /// Who schedules, as the database knows it.
+    pub(crate) holder: String,
 }
 
 impl Training {
@@ -159,8 +165,7 @@ impl Training {
         let outcomes = self.commit(memory, write).await?;
         for (new, refused) in outcomes {
             if let Some(text) = refused {
-                let TaskId { job, task } = new.id.task;
-                self.give_up(memory, job, task, &text).await?;
+                self.give_up(memory, new.id.task, &text).await?;
                 continue;
             }
             self.take_off(memory, new);
@@ -189,6 +194,7 @@ impl Training {
             saves_until: None,
             notified: None,
             told: false,
+            tell_at: None,
             then: None,
             stacks: None,
             launches: 0,
@@ -203,16 +209,19 @@ impl Training {
         let Some((_, row)) = live.tasks.get(&id.task.task) else { return };
         let Some(flight) = memory.flights.get_mut(&id) else { return };
         flight.launched = Launched::Asking;
+        // Asked for before we began anew: what comes of that is in the mail.
+        let Some(begun) = self.live().busy.begin(Task::Ask(id)) else { return };
         flight.launches += 1;
+        let permits = self.live().busy.permits(Work::Launch(flight.pool));
         let plan = Plan {
             id,
             job: live.job.clone(),
             project: live.project.clone(),
             run: row.run.clone(),
             flight: flight.clone(),
+            holder: memory.holder.clone(),
         };
         let training = self.clone();
-        let permits = self.live().launches.clone();
         tokio::spawn(async move {
             let permit = permits.acquire_owned().await;
             let asking = training.clone();
@@ -220,7 +229,7 @@ impl Training {
             let outcome = tokio::spawn(async move { asking.ask(plan).await }).await;
             let outcome =
                 outcome.unwrap_or_else(|error| Err(ExecutorError::Away(error.to_string())));
-            drop(permit);
+            drop((permit, begun));
             training.live().mail().launched.push((id, outcome));
             training.live().wake();
         });
@@ -228,29 +237,41 @@ impl Training {
 
     async fn ask(&self, plan: Plan) -> Result<(), ExecutorError> {
         let away = |error: Error| ExecutorError::Away(error.chain());
-        let Some(pool) = self.pool_list().list.get(plan.flight.pool) else {
-            return Err(ExecutorError::Refused("its pool is not there any more".to_owned()));
-        };
-        let executor = pool.executor.clone();
-        let launch = self.compose(&plan, pool.is_server).await.map_err(|error| {
-            if error.kind().is_ours() {
+        let refused = |error: Error| {
+            // Nobody is refused because somebody else schedules by now.
+            if error.kind().is_ours() || *error.code() == code::CONFLICT {
                 away(error)
             } else {
                 ExecutorError::Refused(error.message().to_owned())
             }
-        })?;
+        };
+        let Some(pool) = self.pool_list().list.get(plan.flight.pool) else {
+            return Err(ExecutorError::Refused("its pool is not there any more".to_owned()));
+        };
+        let executor = pool.executor.clone();
+        // Before anything is done for it, and again right before it is launched.
+        let (id, holder) = (plan.id, plan.holder.clone());
+        let wanted = move |tx: &mut Tx<'_>| is_wanted(tx, id, &holder);
+        self.db().read(wanted).await.map_err(away)?;
+        let composed = self.compose(&plan, pool.is_server).await;
+        let (mut launch, resumed) = composed.map_err(refused)?;
+        let token = self.token_for(&plan, resumed).await.map_err(refused)?;
+        if let Some(token) = token {
+            launch.secrets.insert("MLFLOW_TRACKING_TOKEN".to_owned(), token.clone());
+            launch.secrets.insert("FALAJ_TOKEN".to_owned(), token);
+        }
         let asked = tokio::task::spawn_blocking(move || executor.launch(&launch)).await;
         asked.unwrap_or_else(|error| Err(ExecutorError::Away(error.to_string())))
     }
 
-    /// The whole start, as an executor takes it.
-    async fn compose(&self, plan: &Plan, is_server: bool) -> Result<Launch> {
+    /// The whole start, as an executor takes it, without its token; and the step that it goes on from.
+    async fn compose(&self, plan: &Plan, is_server: bool) -> Result<(Launch, Option<i64>)> {
         let Plan { id, job, project, flight, .. } = plan;
         let definition = &job.definition;
         let resources = &definition.resources;
         let run = self.run_of(plan).await?;
         let resume = self.resume_from(plan).await?;
-        let token = self.token_for(plan, resume.as_ref().map(|found| found.step)).await?;
+        let resumed = resume.as_ref().map(|found| found.step);
         let pools = self.pool_list();
         let nodes: Vec<_> = flight
             .nodes
@@ -287,13 +308,9 @@ impl Training {
             env.insert("RESUME_FROM".to_owned(), found.path);
             env.insert("FALAJ_RESUME_STEP".to_owned(), found.step.to_string());
         }
-        let mut secrets = self.secrets(project, definition)?;
-        if let Some(token) = token {
-            secrets.insert("MLFLOW_TRACKING_TOKEN".to_owned(), token.clone());
-            secrets.insert("FALAJ_TOKEN".to_owned(), token);
-        }
+        let secrets = self.secrets(project, definition)?;
         let ranks_each = u32::from(resources.ranks()).max(1);
-        Ok(Launch {
+        let launch = Launch {
             attempt: id.outside()?,
             name: job.name.clone(),
             command: definition.command.clone(),
@@ -309,7 +326,8 @@ impl Training {
             },
             grace: self.config().grace.get(),
             gang_grace: self.config().gang_grace.get(),
-        })
+        };
+        Ok((launch, resumed))
     }
 
     /// What every rank of every start is told.
@@ -343,15 +361,15 @@ impl Training {
         }
     }
 
-    /// A token for this launch, noted with its start so that it ends with it.
+    /// The last look before a launch, and a token for it, noted with its start so that it ends with it.
     async fn token_for(&self, plan: &Plan, resumed: Option<i64>) -> Result<Option<Secret>> {
         let id = plan.id;
         let token = self.token(&plan.job, &plan.project)?;
-        if token.is_none() && resumed.is_none() {
-            return Ok(None);
-        }
+        let holder = plan.holder.clone();
         let secret = token.as_ref().map(|token| token.secret.clone());
         let kept = self.db().write(move |tx| {
+            tx.lock_shared(rebuild::LOCK)?;
+            is_wanted(tx, id, &holder)?;
             if let Some(resumed) = resumed {
                 jobs::resumed(tx, id, resumed)?;
             }
@@ -364,6 +382,19 @@ impl Training {
         });
         Ok(if kept.await? { secret } else { None })
     }
+}
+
+/// Whether a start is still to be launched, by this one.
+fn is_wanted(tx: &mut Tx<'_>, id: StartId, holder: &str) -> Result<()> {
+    let not = |why: &str| Error::new(&code::CONFLICT, why.to_owned());
+    if !inbox::leads(tx, holder)? {
+        return Err(not("somebody began anew meanwhile"));
+    }
+    let start = jobs::find_start(tx, id.task, Some(id.attempt))?;
+    if !start.is_some_and(|start| start.open == 2 && start.purpose.is_none()) {
+        return Err(not("it is to end before it began"));
+    }
+    Ok(())
 }
 
 fn write_start(tx: &mut Tx<'_>, ctx: &Ctx, new: &New) -> Result<()> {

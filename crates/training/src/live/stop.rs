@@ -1,11 +1,15 @@
 //! Those whose time to save their work is over are stopped.
 
-use falaj_base::{Ctx, Result};
-use falaj_executors::Notice;
+use std::time::Duration;
+
+use falaj_base::{Ctx, Result, Timestamp};
+use falaj_executors::{ExecutorError, Notice};
 use falaj_store::db::Tx;
 use falaj_store::record::Change;
+use tokio::task::JoinHandle;
 
-use super::flight::Launched;
+use super::busy::Work;
+use super::flight::{Flight, Launched};
 use super::memory::Memory;
 use super::told;
 use crate::job::store as jobs;
@@ -13,35 +17,81 @@ use crate::job::{State, resource};
 use crate::name::StartId;
 use crate::{JOB_RUN, Training};
 
+/// How long after an executor did not answer it is told again.
+const PAUSE: Duration = Duration::from_secs(1);
+
 impl Training {
     pub(super) async fn stop_those_due(&self, memory: &mut Memory) -> Result<()> {
         let now = self.db().now();
-        let due: Vec<StartId> = memory
+        let due: Vec<(StartId, usize, Notice)> = memory
             .flights
             .values()
-            .filter(|flight| flight.purpose.is_some() && !flight.told)
-            .filter(|flight| matches!(flight.launched, Launched::Yes(_)))
-            .filter(|flight| flight.saves_until.is_none_or(|until| until <= now))
-            .map(|flight| flight.id)
+            .filter(|flight| !memory.telling.contains_key(&flight.id))
+            .filter_map(|flight| Some((flight.id, flight.pool, due_notice(flight, now)?)))
             .collect();
-        let ctx = Ctx::system(super::NAME);
-        let mut rows = Vec::new();
-        for id in due {
-            let Some(flight) = memory.flights.get_mut(&id) else { continue };
-            let (pool, purpose) = (flight.pool, flight.purpose);
-            let Some(executor) = self.pool_list().list.get(pool).map(|it| it.executor.clone())
-            else {
+        let mut until = tokio::time::Instant::now();
+        for (id, pool, notice) in due {
+            if let Some(telling) = self.tell_soon(pool, id, notice)? {
+                memory.telling.insert(id, telling);
+                until = tokio::time::Instant::now() + super::PATIENCE;
+            }
+        }
+        let mut stopping = Vec::new();
+        for (id, mut telling) in std::mem::take(&mut memory.telling) {
+            let Ok(answer) = tokio::time::timeout_at(until, &mut telling).await else {
+                memory.telling.insert(id, telling);
                 continue;
             };
-            let attempt = id.outside()?;
-            let tell = move || executor.tell(&attempt, Notice::Stop);
-            let told = tokio::task::spawn_blocking(tell).await;
-            // Nobody to tell: observing finds out what became of it.
-            flight.told = matches!(told, Ok(Ok(())));
-            if !flight.told || flight.state == State::Stopping {
-                continue;
+            let answer = answer.unwrap_or_else(|error| Err(ExecutorError::Away(error.to_string())));
+            let now = self.db().now();
+            let Some(flight) = memory.flights.get_mut(&id) else { continue };
+            match (answer, flight.launched) {
+                // Whether it is there is seen the next time that its executor tells what runs.
+                (Ok(()) | Err(ExecutorError::Unknown(_)), Launched::AgainAt(_)) => {
+                    (flight.launched, flight.told) = (Launched::Withdrawn(now), true);
+                }
+                (Ok(()), _) => {
+                    flight.told = true;
+                    if flight.state != State::Stopping {
+                        flight.state = State::Stopping;
+                        stopping.push(id);
+                    }
+                }
+                // Nobody to tell: observing finds out what became of it.
+                (Err(_), _) => flight.tell_at = Some(now + PAUSE),
             }
-            flight.state = State::Stopping;
+        }
+        self.write_stopping(memory, stopping).await
+    }
+
+    /// Tells an executor something, beside the pass.
+    fn tell_soon(
+        &self,
+        pool: usize,
+        id: StartId,
+        notice: Notice,
+    ) -> Result<Option<JoinHandle<Result<(), ExecutorError>>>> {
+        let Some(executor) = self.pool_list().list.get(pool).map(|it| it.executor.clone()) else {
+            return Ok(None);
+        };
+        let attempt = id.outside()?;
+        let permits = self.live().busy.permits(Work::Tell(pool));
+        Ok(Some(tokio::spawn(async move {
+            let permit = permits.acquire_owned().await;
+            let told = tokio::task::spawn_blocking(move || executor.tell(&attempt, notice)).await;
+            drop(permit);
+            told.unwrap_or_else(|error| Err(ExecutorError::Away(error.to_string())))
+        })))
+    }
+
+    async fn write_stopping(&self, memory: &mut Memory, stopping: Vec<StartId>) -> Result<()> {
+        if stopping.is_empty() {
+            return Ok(());
+        }
+        let ctx = Ctx::system(super::NAME);
+        let mut rows = Vec::new();
+        for id in stopping {
+            let purpose = memory.flights.get(&id).and_then(|flight| flight.purpose);
             let Some(live) = memory.jobs.get_mut(&id.task.job) else { continue };
             let Some((state, row)) = live.tasks.get_mut(&id.task.task) else { continue };
             *state = State::Stopping;
@@ -50,9 +100,6 @@ impl Training {
             let of = resource(&live.project, &id.task.job.to_string(), false);
             ctx.authorize(&JOB_RUN, &of).await?;
             rows.push((id, purpose, row, (live.job.state, live.job.tasks), of));
-        }
-        if rows.is_empty() {
-            return Ok(());
         }
         let write = move |tx: &mut Tx<'_>| {
             for (id, purpose, row, (whole, tally), of) in &rows {
@@ -68,5 +115,19 @@ impl Training {
             Ok(())
         };
         self.commit(memory, write).await
+    }
+}
+
+/// What the executor of a start is to be told by now. One that may or may not have been taken has
+/// nothing to save that anybody knows of.
+fn due_notice(flight: &Flight, now: Timestamp) -> Option<Notice> {
+    let due = flight.purpose.is_some()
+        && !flight.told
+        && flight.tell_at.is_none_or(|at| at <= now)
+        && flight.saves_until.is_none_or(|until| until <= now);
+    match flight.launched {
+        Launched::Yes(_) if due => Some(Notice::Stop),
+        Launched::AgainAt(_) if due => Some(Notice::Kill),
+        _ => None,
     }
 }

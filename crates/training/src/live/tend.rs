@@ -1,5 +1,6 @@
 //! Looking after what runs: checkpoints that count by now, ranks that hang, budgets that are spent.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use falaj_base::{Result, Timestamp};
@@ -11,11 +12,13 @@ use super::flight::{Launched, Purpose};
 use super::memory::Memory;
 use crate::checkpoint::store as checkpoints;
 use crate::job::{State, millis};
-use crate::name::{JobId, StartId};
+use crate::name::{JobId, StartId, TaskId};
 use crate::{Training, blocking};
 
 /// How often folders, steps and budgets are looked at.
 const EVERY: Duration = Duration::from_secs(2);
+/// Jobs of more starts than this are heard with all else, and not at once.
+const HEARD_AT_ONCE: usize = 16;
 /// Pauses between steps that are remembered of a start.
 const REMEMBERED: usize = 101;
 /// How many times the usual pause is too long.
@@ -26,25 +29,36 @@ const MOST_STACKS: usize = 256 << 10;
 /// How the ranks of a start go on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pace {
-    /// The last step of each rank, and since when it is there.
-    ranks: Vec<(u32, i64, Timestamp)>,
+    ranks: HashMap<u32, Known>,
     /// Pauses between steps, the newest last, in milliseconds for each step.
     pauses: Vec<u64>,
+}
+
+/// How far a rank is.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    step: i64,
+    /// Since when it is there.
+    since: Timestamp,
+    /// When it last said anything.
+    heard: Timestamp,
 }
 
 impl Pace {
     /// Takes in how far ranks are.
     pub(crate) fn hear(&mut self, steps: &[(u32, i64, Timestamp)]) {
         for &(rank, step, at) in steps {
-            match self.ranks.iter_mut().find(|known| known.0 == rank) {
-                Some(known) if step > known.1 => {
-                    let taken = u64::try_from(at.since(known.2).as_millis()).unwrap_or(u64::MAX);
-                    let steps = u64::try_from(step - known.1).unwrap_or(1).max(1);
-                    self.pauses.push(taken / steps);
-                    *known = (rank, step, at);
+            let new = Known { step, since: at, heard: at };
+            match self.ranks.get_mut(&rank) {
+                Some(known) if step > known.step => {
+                    let taken = u64::try_from(at.since(known.since).as_millis());
+                    let steps = u64::try_from(step.saturating_sub(known.step)).unwrap_or(1).max(1);
+                    self.pauses.push(taken.unwrap_or(u64::MAX) / steps);
+                    *known = new;
                 }
-                Some(_) => {}
-                None => self.ranks.push((rank, step, at)),
+                // It validates or saves its work: that is life, and not its pace.
+                Some(known) => known.heard = known.heard.max(at),
+                None => drop(self.ranks.insert(rank, new)),
             }
         }
         let extra = self.pauses.len().saturating_sub(REMEMBERED);
@@ -61,21 +75,44 @@ impl Pace {
         sorted.sort_unstable();
         let usual = Duration::from_millis(sorted[sorted.len() / 2]);
         let limit = least.max(usual.saturating_mul(TOO_LONG));
-        let still = self.ranks.iter().map(|(rank, _, at)| (*rank, now.since(*at)));
-        still.filter(|(_, still)| *still > limit).max_by_key(|(_, still)| *still)
+        let still = self.ranks.iter().map(|(rank, known)| (*rank, now.since(known.heard)));
+        still
+            .filter(|(_, still)| *still > limit)
+            .max_by_key(|(rank, still)| (*still, std::cmp::Reverse(*rank)))
     }
 }
 
 impl Training {
-    /// Ranks of a job reported something.
-    pub(super) async fn hear_of_checkpoints(&self, memory: &mut Memory, job: JobId) -> Result<()> {
-        let flights: Vec<StartId> =
-            memory.flights.keys().filter(|id| id.task.job == job).copied().collect();
-        for id in flights {
-            let read = move |tx: &mut Tx<'_>| {
-                Ok((checkpoints::last_whole(tx, id.task)?, checkpoints::steps(tx, id)?))
+    /// Ranks of some jobs reported something. A large array reports all the time.
+    pub(super) async fn hear_of_reports(
+        &self,
+        memory: &mut Memory,
+        reported: HashSet<JobId>,
+    ) -> Result<()> {
+        let mut now = Vec::new();
+        for job in reported {
+            let flights = flights_of(memory, job);
+            if flights.len() > HEARD_AT_ONCE {
+                memory.reported.insert(job);
+            } else {
+                now.extend(flights);
+            }
+        }
+        self.hear(memory, now).await
+    }
+
+    /// Reads what ranks of some starts reported.
+    async fn hear(&self, memory: &mut Memory, starts: Vec<StartId>) -> Result<()> {
+        if starts.is_empty() {
+            return Ok(());
+        }
+        let read = move |tx: &mut Tx<'_>| {
+            let one = |id: StartId| {
+                Ok((id, checkpoints::last_whole(tx, id.task)?, checkpoints::steps(tx, id)?))
             };
-            let (saved, steps) = self.db().read(read).await?;
+            starts.into_iter().map(one).collect::<Result<Vec<_>>>()
+        };
+        for (id, saved, steps) in self.db().read(read).await? {
             memory.paces.entry(id).or_default().hear(&steps);
             if let Some(saved) = saved.filter(|saved| saved.attempt == id.attempt) {
                 self.saved(memory, id, saved.whole_at);
@@ -106,6 +143,9 @@ impl Training {
         memory.looked = Some(now);
         let flights = &memory.flights;
         memory.paces.retain(|id, _| flights.contains_key(id));
+        let reported = std::mem::take(&mut memory.reported);
+        let starts = reported.into_iter().flat_map(|job| flights_of(memory, job)).collect();
+        self.hear(memory, starts).await?;
         let running: Vec<StartId> = memory
             .flights
             .values()
@@ -173,6 +213,12 @@ impl Training {
     }
 }
 
+fn flights_of(memory: &Memory, job: JobId) -> Vec<StartId> {
+    let Some(live) = memory.jobs.get(&job) else { return Vec::new() };
+    let tasks = live.tasks.keys().map(|task| TaskId { job, task: *task });
+    tasks.filter_map(|task| Some(memory.flight_of(task)?.id)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,5 +243,10 @@ mod tests {
         assert_eq!(pace.hangs(at(250), least).map(|(rank, _)| rank), Some(0));
         pace.hear(&[(0, 64, at(251))]);
         assert_eq!(pace.hangs(at(252), least), None);
+        // One that says something at the same step lives, and its pace is what it was.
+        let pauses = pace.pauses.clone();
+        pace.hear(&[(0, 64, at(400)), (1, 64, at(400))]);
+        assert_eq!((pace.hangs(at(600), least), &pace.pauses), (None, &pauses));
+        assert!(pace.hangs(at(701), least).is_some());
     }
 }

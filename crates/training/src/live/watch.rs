@@ -1,4 +1,8 @@
 //! What launches came to, and what executors tell.
+//!
+//! Must hold: what an executor has was taken, whatever it said when it was asked. A start of which
+//! nobody knows whether it was taken does not end before its executor was told to kill it, and then
+//! told that it has it not.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,6 +12,7 @@ use falaj_executors::{AttemptId, End, ExecutorError, Notice, Observed, Phase, Ra
 use falaj_store::db::Tx;
 use falaj_store::record::Change;
 
+use super::busy::Task;
 use super::end::Landed;
 use super::flight::Launched;
 use super::memory::Memory;
@@ -19,6 +24,10 @@ use crate::{JOB_RUN, Training};
 
 /// The longest pause before an executor that did not answer is asked again.
 const LONGEST: Duration = Duration::from_mins(1);
+/// How often an executor that runs nothing of ours, as far as we know, is asked all the same.
+const SWEEP: Duration = Duration::from_secs(30);
+/// How long a pass waits to hear what ended starts have used.
+const MEASURED_WITHIN: Duration = Duration::from_secs(1);
 
 impl Training {
     pub(super) async fn hear_of_launches(&self, memory: &mut Memory) -> Result<()> {
@@ -29,6 +38,10 @@ impl Training {
             let Some(flight) = memory.flights.get_mut(&id) else { continue };
             match outcome {
                 Ok(()) => flight.launched = Launched::Yes(now),
+                // It was found meanwhile, so it was taken.
+                Err(error) if matches!(flight.launched, Launched::Yes(_)) => {
+                    tracing::debug!(start = %id, %error, "an executor has what it did not answer");
+                }
                 Err(ExecutorError::Away(why)) => {
                     let pause = Duration::from_secs(1 << flight.launches.min(6)).min(LONGEST);
                     flight.launched = Launched::AgainAt(now + pause);
@@ -48,19 +61,14 @@ impl Training {
             }
         }
         self.land(memory, failed).await?;
+        // One that is to end is not launched any more: it is told to, as it may have been taken.
         let due = |flight: &&super::flight::Flight| match flight.launched {
-            Launched::AgainAt(at) => at <= now,
+            Launched::AgainAt(at) => at <= now && flight.purpose.is_none(),
             _ => false,
         };
         let again: Vec<StartId> = memory.flights.values().filter(due).map(|it| it.id).collect();
         for id in again {
-            // Told to end before it began: there is nothing to launch any more.
-            if memory.flights.get(&id).is_some_and(|flight| flight.purpose.is_some()) {
-                let landed = concluded(id, End::Stopped, now);
-                self.land(memory, vec![landed]).await?;
-            } else {
-                self.launch(memory, id);
-            }
+            self.launch(memory, id);
         }
         Ok(())
     }
@@ -73,27 +81,54 @@ impl Training {
         let homeless: Vec<Landed> = homeless
             .map(|flight| Landed {
                 says: Some("its pool is not there any more".to_owned()),
-                ..concluded(flight.id, End::Lost, now)
+                // It is no loss that counts, and its task waits until its pool is back.
+                ..concluded(flight.id, End::Preempted, now)
             })
             .collect();
         self.land(memory, homeless).await?;
-        for pool in 0..self.pool_list().list.len() {
-            let any = memory.flights.values().any(|flight| flight.pool == pool);
-            if !any && !memory.ended.iter().any(|id| !memory.settling.contains(id)) {
-                continue;
-            }
-            let executor = self.pool_list().list[pool].executor.clone();
-            let began = self.db().now();
-            let seen = tokio::task::spawn_blocking(move || executor.observe()).await;
+        for (pool, began, seen) in self.ask_what_runs(memory, now).await {
+            memory.observed.insert(pool, began);
             match seen {
-                Ok(Ok(seen)) => self.compare(memory, pool, seen, began).await?,
-                Ok(Err(error)) => {
-                    tracing::debug!(pool, %error, "an executor did not tell what runs");
-                }
-                Err(error) => tracing::error!(pool, %error, "an executor failed"),
+                Ok(seen) => self.compare(memory, pool, seen, began).await?,
+                Err(error) => tracing::debug!(pool, %error, "an executor did not tell what runs"),
             }
         }
         Ok(())
+    }
+
+    /// Asks all executors that may have something to tell, at the same time. One that is slow is
+    /// heard in a later pass.
+    async fn ask_what_runs(&self, memory: &mut Memory, now: Timestamp) -> Vec<Told> {
+        let mut until = tokio::time::Instant::now();
+        for (at, pool) in self.pool_list().list.iter().enumerate() {
+            let flies = memory.flights.values().any(|flight| flight.pool == at);
+            let last = memory.observed.get(&at);
+            let due = flies || last.is_none_or(|last| now.since(*last) >= SWEEP);
+            if !due || memory.observing.contains_key(&at) {
+                continue;
+            }
+            let Some(begun) = self.live().busy.begin(Task::Observe(at)) else { continue };
+            let executor = pool.executor.clone();
+            let asked = tokio::task::spawn_blocking(move || {
+                let seen = executor.observe();
+                drop(begun);
+                seen
+            });
+            memory.observing.insert(at, (now, asked));
+            until = tokio::time::Instant::now() + super::PATIENCE;
+        }
+        let mut heard = Vec::new();
+        for (pool, (began, mut asked)) in std::mem::take(&mut memory.observing) {
+            match tokio::time::timeout_at(until, &mut asked).await {
+                Ok(seen) => {
+                    let failed =
+                        |error: tokio::task::JoinError| Err(ExecutorError::Away(error.to_string()));
+                    heard.push((pool, began, seen.unwrap_or_else(failed)));
+                }
+                Err(_) => drop(memory.observing.insert(pool, (began, asked))),
+            }
+        }
+        heard
     }
 
     async fn compare(
@@ -105,6 +140,7 @@ impl Training {
     ) -> Result<()> {
         let mut there: HashMap<AttemptId, Observed> =
             seen.into_iter().map(|one| (one.attempt.clone(), one)).collect();
+        let busy = self.live().busy.clone();
         let mut ends = Vec::new();
         let mut running = Vec::new();
         let mut again = Vec::new();
@@ -114,11 +150,18 @@ impl Training {
                     Launched::Yes(at) if at < began => {
                         ends.push(concluded(flight.id, End::Lost, began));
                     }
+                    Launched::Withdrawn(at) if at < began => {
+                        ends.push(concluded(flight.id, End::Stopped, began));
+                    }
+                    // By us, before we began anew; what comes of it is in the mail.
+                    Launched::Unknown if busy.is(Task::Ask(flight.id)) => {
+                        flight.launched = Launched::Asking;
+                    }
                     // Told to end before it began.
                     Launched::Unknown
                         if flight.state == State::Starting && flight.purpose.is_some() =>
                     {
-                        ends.push(concluded(flight.id, End::Stopped, began));
+                        flight.launched = Launched::AgainAt(began);
                     }
                     Launched::Unknown if flight.state == State::Starting => again.push(flight.id),
                     Launched::Unknown => ends.push(concluded(flight.id, End::Lost, began)),
@@ -126,8 +169,13 @@ impl Training {
                 }
                 continue;
             };
-            if flight.launched == Launched::Unknown {
-                flight.launched = Launched::Yes(began);
+            match flight.launched {
+                Launched::Yes(_) => {}
+                Launched::Withdrawn(_) => {
+                    // It was not there when it was told.
+                    (flight.launched, flight.told) = (Launched::Yes(began), false);
+                }
+                _ => flight.launched = Launched::Yes(began),
             }
             match found.phase {
                 Phase::Running if flight.state == State::Starting => {
@@ -153,8 +201,10 @@ impl Training {
             }
         }
         self.write_begun(memory, running).await?;
-        for end in &mut ends {
-            self.measure(memory, end).await;
+        let measured = ends.iter_mut().map(|end| self.measure(memory, end));
+        let all = futures::future::join_all(measured);
+        if tokio::time::timeout(MEASURED_WITHIN, all).await.is_err() {
+            tracing::debug!(pool, "an executor did not tell what ended starts have used");
         }
         self.land(memory, ends).await?;
         for id in again {
@@ -219,12 +269,11 @@ impl Training {
         for attempt in strangers {
             // Names that are not ours are none of our business.
             let Some(id) = StartId::of_outside(&attempt) else { continue };
-            if memory.ended.contains(&id) || memory.settling.contains(&id) {
+            if memory.ended.contains_key(&id) || self.live().busy.is(Task::Ask(id)) {
                 continue;
             }
-            let row =
-                self.db().read(move |tx| jobs::find_start(tx, id.task, Some(id.attempt))).await?;
-            if row.is_some_and(|row| row.open > 0) {
+            let open = self.db().read(move |tx| jobs::open_of(tx, id)).await?;
+            if open.is_some_and(|open| open > 0) {
                 continue;
             }
             let executor = self.pool_list().list[pool].executor.clone();
@@ -238,6 +287,9 @@ impl Training {
         Ok(())
     }
 }
+
+/// What a pool told, and when it was asked.
+type Told = (usize, Timestamp, Result<Vec<Observed>, ExecutorError>);
 
 /// An end that no executor told of.
 fn concluded(id: StartId, end: End, at: Timestamp) -> Landed {

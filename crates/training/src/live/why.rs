@@ -64,6 +64,11 @@ impl Live {
         let memory = memory.as_ref()?;
         let number = memory.number(task)?;
         let state = memory.jobs.get(&task.job)?.state_of(task.task);
+        let held = memory.jobs.get(&task.job).and_then(|live| live.held.as_ref());
+        if let Some(held) = held.filter(|held| held.tasks.contains(&task.task)) {
+            let why = format!("it was taken in, and cannot run as things are now: {}", held.why);
+            return Some(Why { rule: Some("never"), ..plain(task, state, why) });
+        }
         let words = Words { memory, pools };
         Some(match memory.scheduler.why(number)? {
             Told::Running { since, nodes } => {

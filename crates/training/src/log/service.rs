@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use falaj_base::{Error, Result, code};
-use falaj_executors::ExecutorError;
+use falaj_executors::{ExecutorError, Part};
 use falaj_mlflow::Call;
 use falaj_store::db::Tx;
 use futures::TryStreamExt;
@@ -38,6 +38,7 @@ pub(crate) struct Wanted {
 #[derive(Clone, Debug)]
 pub struct Piece {
     pub bytes: Vec<u8>,
+    /// Where it begins: later than asked for if something before it is not kept.
     pub start: u64,
     /// Of which start it is; 0 if there has been none.
     pub attempt: u32,
@@ -108,10 +109,10 @@ impl Training {
             return Err(Error::invalid("rank", wanted.rank, allowed));
         }
         let mut kept = start.logs.clone();
-        let mut bytes = Vec::new();
+        let mut part = Part { at: wanted.offset, bytes: Vec::new() };
         if kept.is_none() {
             if let Some(found) = self.at_executor(start, wanted).await? {
-                bytes = found;
+                part = found;
             } else {
                 // It may have been kept, and forgotten there, since the row was read.
                 let id = start.id;
@@ -122,28 +123,28 @@ impl Training {
         if let Some(text) = &kept {
             let kept: Vec<Kept> = serde_json::from_str(text).map_err(Error::internal)?;
             let kept = kept.into_iter().find(|kept| kept.rank == wanted.rank);
-            bytes = self.in_store(call, kept, wanted).await?;
+            part = self.in_store(call, kept, wanted).await?;
         }
-        let done = start.open < 2 && bytes.is_empty();
+        let done = start.open < 2 && part.bytes.is_empty();
+        let begins = if part.bytes.is_empty() { wanted.offset } else { part.at };
         let attempt = start.id.attempt;
-        Ok(Piece { bytes, start: wanted.offset, attempt, state, done })
+        Ok(Piece { bytes: part.bytes, start: begins, attempt, state, done })
     }
 
-    async fn in_store(&self, call: &Call, kept: Option<Kept>, wanted: Wanted) -> Result<Vec<u8>> {
-        let Some(kept) = kept.filter(|kept| wanted.offset < kept.size) else {
-            return Ok(Vec::new());
-        };
-        let blob = self.objects().blob(call.place.tenant_id, kept.blob).await?;
-        let end = wanted.offset.saturating_add(wanted.limit as u64).min(blob.size());
-        let mut pieces = blob.read_range(wanted.offset..end)?;
+    async fn in_store(&self, call: &Call, kept: Option<Kept>, wanted: Wanted) -> Result<Part> {
+        let found = kept.and_then(|kept| Some((kept.blob, kept.find(wanted.offset)?)));
+        let Some((blob, (at, within))) = found else { return Ok(Part::default()) };
+        let blob = self.objects().blob(call.place.tenant_id, blob).await?;
+        let end = within.start.saturating_add(wanted.limit as u64).min(within.end);
+        let mut pieces = blob.read_range(within.start..end)?;
         let mut bytes = BytesMut::new();
         while let Some(piece) = pieces.try_next().await? {
             bytes.extend_from_slice(&piece);
         }
-        Ok(bytes.to_vec())
+        Ok(Part { at, bytes: bytes.to_vec() })
     }
 
-    async fn at_executor(&self, start: &StartRow, wanted: Wanted) -> Result<Option<Vec<u8>>> {
+    async fn at_executor(&self, start: &StartRow, wanted: Wanted) -> Result<Option<Part>> {
         let Some(pool) = self.pool_list().by_name(start.shown.pool.as_str()) else {
             return Ok(None);
         };
@@ -151,8 +152,8 @@ impl Training {
         let attempt = start.id.outside()?;
         // No file is longer, and some systems refuse to look there.
         let (rank, offset, limit) = (wanted.rank, wanted.offset.min(1 << 60), wanted.limit);
-        blocking(move || match executor.output(&attempt, rank, offset, limit) {
-            Ok(bytes) => Ok(Some(bytes)),
+        blocking(move || match executor.output_part(&attempt, rank, offset, limit) {
+            Ok(part) => Ok(Some(part)),
             Err(ExecutorError::Unknown(_) | ExecutorError::Refused(_)) => Ok(None),
             Err(ExecutorError::Away(why)) => Err(Error::new(&code::UNAVAILABLE, why)),
         })

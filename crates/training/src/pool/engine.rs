@@ -1,5 +1,6 @@
 //! The executors of pools, made as the configuration says.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,10 +21,15 @@ pub(crate) fn make(
     let pool = config.pool.iter().find(|pool| pool.name == *name);
     let own = || data_dir.join("training").join("pools").join(name.as_str());
     let folder = pool.and_then(|pool| pool.folder.clone()).unwrap_or_else(own);
-    std::fs::create_dir_all(&folder).map_err(|error| {
+    // Nobody else may look into it, from its first moment on.
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.map_err(|error| {
         let text = format!("{} cannot be made: {error}", folder.display());
         Error::new(&code::INVALID_CONFIG, text).at("training.pool")
     })?;
+    if kind != PoolKind::Local {
+        apart(&folder, data_dir, name)?;
+    }
     let failed = |error: ExecutorError| {
         let text = format!("pool `{name}` cannot be used: {error}");
         Error::new(&code::INVALID_CONFIG, text).at("training.pool")
@@ -55,10 +61,48 @@ pub(crate) fn make(
     })
 }
 
+/// Refuses a folder that nodes of others would see our own data with.
+fn apart(folder: &Path, data_dir: &Path, name: &Name) -> Result<()> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (real_folder, data) = (real(folder), real(data_dir));
+    if real_folder.starts_with(&data) || data.starts_with(&real_folder) {
+        let text = format!(
+            "the folder of pool `{name}` is `{}`; one is needed that neither lies in the data folder, \
+             `{}`, nor holds it: its nodes see all of it",
+            folder.display(),
+            data_dir.display()
+        );
+        return Err(Error::new(&code::INVALID_CONFIG, text).at("training.pool.folder"));
+    }
+    Ok(())
+}
+
 fn token(file: &Path) -> Result<Secret> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         let text = format!("{} cannot be read: {error}", file.display());
         Error::new(&code::INVALID_CONFIG, text).at("training.pool.token_file")
     })?;
     Ok(Secret::new(text.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_nodes_see_has_nothing_of_ours_in_it() {
+        let here = tempfile::tempdir().unwrap();
+        let at = |name: &str| here.path().join(name);
+        for folder in ["data/pools", "shared"] {
+            std::fs::create_dir_all(at(folder)).unwrap();
+        }
+        std::os::unix::fs::symlink(at("data/pools"), at("link")).unwrap();
+        let name = Name::new("hpc").unwrap();
+        for (folder, fits) in
+            [("shared", true), ("data", false), ("data/pools", false), ("link", false), ("", false)]
+        {
+            let outcome = apart(&at(folder), &at("data"), &name);
+            assert_eq!(outcome.is_ok(), fits, "{folder}");
+        }
+    }
 }

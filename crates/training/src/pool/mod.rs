@@ -134,13 +134,16 @@ impl Pools {
         self.list.push(Pool { name, kind: PoolKind::Local, tenants, is_server: true, executor });
         let shared = machine.shared(&config.local);
         let (count, parts) = (config.local.nodes.max(1), f64::from(config.local.nodes.max(1)));
+        let mut first_gpu = 0;
         for part in 0..count {
+            // What does not divide evenly goes to the first ones.
+            let gpus = shared.gpus / count + u8::from(part < shared.gpus % count);
             let node = NodeConfig {
                 name: if count == 1 { LOCAL.to_owned() } else { format!("{LOCAL}-{part}") },
                 count: 1,
                 cpu: shared.cpu / parts,
                 memory: falaj_base::ByteSize::mib(shared.memory_mib / u64::from(count)),
-                gpus: shared.gpus / count,
+                gpus,
                 gpu_type: shared.gpu_type.clone(),
                 mig: config.local.mig,
                 zone: None,
@@ -153,8 +156,9 @@ impl Pools {
             let first = self.nodes.len();
             self.add_nodes(0, &node, home, config, places)?;
             if let Some(added) = self.nodes.get_mut(first) {
-                added.first_gpu = part * (shared.gpus / count);
+                added.first_gpu = first_gpu;
             }
+            first_gpu += gpus;
         }
         Ok(())
     }
@@ -319,4 +323,21 @@ impl Places {
 pub(crate) fn from_config(config: &TrainingConfig, home: &Name, data_dir: &Path) -> Result<Pools> {
     let mut engines = |name: &Name, kind: PoolKind| engine::make(config, name, kind, data_dir);
     Pools::new(config, home, &Machine::found(), &mut engines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LocalConfig;
+
+    #[test]
+    fn nodes_of_one_machine_have_each_their_own_gpus() {
+        let local = LocalConfig { nodes: 3, ..LocalConfig::default() };
+        let config = TrainingConfig { local, ..TrainingConfig::default() };
+        let machine = Machine { cpu: 6.0, memory_mib: 4000, gpus: 8, gpu_type: None };
+        let home = Name::new("home").unwrap();
+        let pools = Pools::new(&config, &home, &machine, &mut no_engine).unwrap();
+        let found: Vec<_> = pools.nodes.iter().map(|it| (it.first_gpu, it.spec.gpus)).collect();
+        assert_eq!(found, [(0, 3), (3, 3), (6, 2)]);
+    }
 }

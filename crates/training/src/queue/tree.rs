@@ -1,6 +1,6 @@
 //! Queues as the scheduler knows them: by number, parents before children.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use falaj_base::{ProjectId, TenantId};
 use falaj_scheduler::{Amounts, Event, QueueId, QueueSpec, Quota};
@@ -40,7 +40,7 @@ pub(crate) struct QueueTree {
     ids: HashMap<QueueKey, QueueId>,
     keys: Vec<QueueKey>,
     /// Tenants that have a quota: what their projects' own queues use is taken from that.
-    governed: Vec<TenantId>,
+    governed: HashSet<TenantId>,
 }
 
 const NOTHING: Quota =
@@ -67,12 +67,12 @@ impl QueueTree {
 
     /// Brings the tree in line with what is kept. What is not there any more has nothing.
     pub(crate) fn update(&mut self, kept: &[(TenantId, Queue)], pools: &Pools) -> Vec<Event> {
-        let own_of_tenant = |tenant: TenantId| {
-            kept.iter().find(|(of, queue)| *of == tenant && queue.name.as_str() == TENANT)
-        };
-        self.governed = kept.iter().map(|(tenant, _)| *tenant).collect();
-        self.governed.retain(|tenant| own_of_tenant(*tenant).is_some());
-        self.governed.dedup();
+        let own_of_tenant: HashMap<TenantId, &Queue> = kept
+            .iter()
+            .filter(|(_, queue)| queue.name.as_str() == TENANT)
+            .map(|(tenant, queue)| (*tenant, queue))
+            .collect();
+        self.governed = own_of_tenant.keys().copied().collect();
         let mut tenants: Vec<TenantId> = kept.iter().map(|(tenant, _)| *tenant).collect();
         tenants.extend(self.keys.iter().filter_map(|key| match key {
             QueueKey::Tenant(tenant) => Some(*tenant),
@@ -82,7 +82,7 @@ impl QueueTree {
         tenants.dedup();
         let mut events = Vec::new();
         for &tenant in &tenants {
-            let set = own_of_tenant(tenant).map(|(_, queue)| &queue.set);
+            let set = own_of_tenant.get(&tenant).map(|queue| &queue.set);
             // A tenant's quota is a limit: it borrows from no other tenant unless that is said.
             let quota = set.map_or(Quota::of_children(), |set| {
                 let quota = set.to_quota(pools);
@@ -96,7 +96,7 @@ impl QueueTree {
         // Each round adds those whose parent is there; the tree is not deep.
         let mut left: Vec<&(TenantId, Queue)> =
             kept.iter().filter(|(_, queue)| queue.name.as_str() != TENANT).collect();
-        let mut placed: Vec<(TenantId, &QueueName)> = Vec::new();
+        let mut placed: HashSet<(TenantId, &QueueName)> = HashSet::new();
         while !left.is_empty() {
             let before = left.len();
             left.retain(|(tenant, queue)| {
@@ -115,7 +115,7 @@ impl QueueTree {
                     weight: queue.set.weight.unwrap_or(1),
                 };
                 events.push(Event::QueueSet(spec));
-                placed.push((*tenant, &queue.name));
+                placed.insert((*tenant, &queue.name));
                 false
             });
             if left.len() == before {

@@ -19,6 +19,13 @@ struct Inner {
     told: Vec<(AttemptId, Notice)>,
     away: bool,
     refuses: Option<String>,
+    /// It takes what it is asked for, and its answer is lost.
+    silent: bool,
+    /// Launches that were begun, whatever came of them.
+    begun: usize,
+    /// How long it takes to start something, and to tell what runs.
+    launch_takes: Duration,
+    observe_takes: Duration,
 }
 
 #[derive(Debug)]
@@ -37,6 +44,30 @@ impl Engine {
     /// Does not answer, or does again.
     pub(crate) fn set_away(&self, away: bool) {
         self.inner().away = away;
+    }
+
+    pub(crate) fn is_away(&self) -> bool {
+        self.inner().away
+    }
+
+    /// Takes what it is asked for and does not say so, or says so again.
+    pub(crate) fn set_silent(&self, silent: bool) {
+        self.inner().silent = silent;
+    }
+
+    /// Returns once so many launches were begun.
+    pub(crate) async fn began(&self, launches: usize) {
+        while self.inner().begun < launches {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub(crate) fn launch_takes(&self, time: Duration) {
+        self.inner().launch_takes = time;
+    }
+
+    pub(crate) fn observe_takes(&self, time: Duration) {
+        self.inner().observe_takes = time;
     }
 
     pub(crate) fn refuse(&self, why: Option<&str>) {
@@ -89,6 +120,12 @@ impl Inner {
 
 impl Executor for Engine {
     fn launch(&self, launch: &Launch) -> Result<(), ExecutorError> {
+        let takes = {
+            let mut inner = self.inner();
+            inner.begun += 1;
+            inner.launch_takes
+        };
+        std::thread::sleep(takes);
         let mut inner = self.inner();
         inner.reached()?;
         if let Some(why) = &inner.refuses {
@@ -97,10 +134,15 @@ impl Executor for Engine {
         inner.launches.push(launch.attempt.clone());
         let new = || Attempt { launch: launch.clone(), phase: Phase::Running, stubborn: false };
         inner.attempts.entry(launch.attempt.clone()).or_insert_with(new);
+        if inner.silent {
+            return Err(ExecutorError::Away("the answer is lost".to_owned()));
+        }
         Ok(())
     }
 
     fn observe(&self) -> Result<Vec<Observed>, ExecutorError> {
+        let takes = self.inner().observe_takes;
+        std::thread::sleep(takes);
         let inner = self.inner();
         inner.reached()?;
         let observed = |(attempt, it): (&AttemptId, &Attempt)| Observed {

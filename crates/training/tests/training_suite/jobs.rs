@@ -151,9 +151,11 @@ async fn urgent_work_displaces_and_the_displaced_keep_their_progress() {
             .await;
         world.settle().await;
         let start = format!("{low}-0-1");
+        let place = world.engine.env(&start)["CHECKPOINT_DIR"].clone();
         for rank in 0..4 {
+            let path = format!("{place}/x");
             let body =
-                json!({ "attempt": 1, "rank": rank, "checkpoint": { "step": 7, "path": "/x" } });
+                json!({ "attempt": 1, "rank": rank, "checkpoint": { "step": 7, "path": path } });
             let told = world.post(&format!("/jobs/{low}/report"), body).await;
             // One rank on each of two nodes.
             assert_eq!(told.0, if rank < 2 { 200 } else { 400 });
@@ -168,8 +170,9 @@ async fn urgent_work_displaces_and_the_displaced_keep_their_progress() {
         assert_eq!(world.state(&low).await, "CHECKPOINTING");
         assert_eq!(world.engine.told(), [(start.clone(), Notice::Checkpoint)]);
         for rank in 0..2 {
+            let path = format!("{place}/y");
             let body =
-                json!({ "attempt": 1, "rank": rank, "checkpoint": { "step": 9, "path": "/y" } });
+                json!({ "attempt": 1, "rank": rank, "checkpoint": { "step": 9, "path": path } });
             assert_eq!(
                 ok(world.post(&format!("/jobs/{low}/report"), body).await)["stopping"],
                 true
@@ -184,7 +187,7 @@ async fn urgent_work_displaces_and_the_displaced_keep_their_progress() {
         let env = world.engine.env(&format!("{low}-0-2"));
         assert_eq!(
             (env["RESUME_FROM"].as_str(), env["TORCHELASTIC_RESTART_COUNT"].as_str()),
-            ("/y", "1")
+            (format!("{place}/y").as_str(), "1")
         );
         let starts = world.starts(&low).await;
         assert_eq!(
@@ -205,8 +208,11 @@ async fn an_elastic_job_goes_on_with_more_nodes_when_nobody_needs_them() {
             .await;
         world.settle().await;
         assert_eq!(world.starts(&id).await[0]["world_size"], 1);
+        let place = world.engine.env(&format!("{id}-0-1"))["CHECKPOINT_DIR"].clone();
+        let path = format!("{place}/x");
         let saved = |attempt: u32, rank: u32| {
-            json!({ "attempt": attempt, "rank": rank, "checkpoint": { "step": 3, "path": "/x" } })
+            let checkpoint = json!({ "step": 3, "path": path });
+            json!({ "attempt": attempt, "rank": rank, "checkpoint": checkpoint })
         };
         world.clock.advance(Duration::from_mins(2));
         world.settle().await;
@@ -216,7 +222,10 @@ async fn an_elastic_job_goes_on_with_more_nodes_when_nobody_needs_them() {
         let starts = world.starts(&id).await;
         assert_eq!((starts.len(), starts[1]["world_size"].as_i64()), (2, Some(2)), "{starts:?}");
         assert_eq!(starts[0]["end"], "it goes on on other nodes");
-        assert_eq!((world.state(&id).await.as_str(), &starts[1]["resumed_from"]), ("RUNNING", &json!(3)));
+        assert_eq!(
+            (world.state(&id).await.as_str(), &starts[1]["resumed_from"]),
+            ("RUNNING", &json!(3))
+        );
         // A start that is over has nothing to report any more.
         let late = refused(world.post(&format!("/jobs/{id}/report"), saved(1, 0)).await);
         assert_eq!((late.0, late.1.as_str()), (400, "attempt"));

@@ -4,8 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod engine;
+mod held;
 mod jobs;
 mod lost;
 mod places;
+mod saves;
+mod taken;
 mod waits;
 mod world;

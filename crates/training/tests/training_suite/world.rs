@@ -27,6 +27,10 @@ use tower::ServiceExt;
 
 use crate::engine::{Engine, shared};
 
+/// Starts that were not launched yet, and ends that were not seen to.
+const UNDER_WAY: &str = "SELECT COUNT(*) AS n FROM training_attempt
+    WHERE open = 1 OR (open = 2 AND state = 'STARTING')";
+
 pub(crate) type Answer = (u16, Value);
 
 pub(crate) struct World {
@@ -49,8 +53,10 @@ pub(crate) fn config() -> TrainingConfig {
         }))
         .unwrap()
     };
-    let pool: PoolConfig =
-        serde_json::from_value(json!({ "name": "main", "kind": "slurm" })).unwrap();
+    let pool: PoolConfig = serde_json::from_value(json!({
+        "name": "main", "kind": "slurm", "tenants": ["default"], "folder": "/shared",
+    }))
+    .unwrap();
     TrainingConfig {
         // The order of arrival, so that tests can tell who is next.
         policy: "fifo".to_owned(),
@@ -80,11 +86,22 @@ pub(crate) async fn each<F: AsyncFn(World)>(suite: F) {
 }
 
 fn training(floor: &Floor, engine: &Arc<Engine>, folder: &Path) -> Training {
+    training_with(config(), floor, engine, folder)
+}
+
+fn training_with(
+    mut config: TrainingConfig,
+    floor: &Floor,
+    engine: &Arc<Engine>,
+    folder: &Path,
+) -> Training {
     let home = Name::new("local").unwrap();
     let machine = Machine { cpu: 1.0, memory_mib: 1, gpus: 0, gpu_type: None };
     let mut engines = |_: &Name, _| -> Result<Arc<dyn Executor>> { Ok(engine.clone()) };
-    let pools = Pools::new(&config(), &home, &machine, &mut engines).unwrap();
-    let training = Training::new(config(), floor.clone(), pools, folder);
+    // What jobs save goes where this test may write.
+    config.pool[0].folder = Some(folder.join("shared"));
+    let pools = Pools::new(&config, &home, &machine, &mut engines).unwrap();
+    let training = Training::new(config, floor.clone(), pools, folder);
     training.reached_at(Reach { url: "http://falaj.test/".to_owned(), certificate: None });
     training
 }
@@ -138,6 +155,12 @@ impl World {
     /// Forgets everything that was in memory, as a server that was killed does.
     pub(crate) fn die(&mut self) {
         self.training = self.another();
+        self.router = router(&self.training, &self.floor.places);
+    }
+
+    /// Dies, and is there again with another configuration.
+    pub(crate) fn die_and_be(&mut self, config: TrainingConfig) {
+        self.training = training_with(config, &self.floor, &self.engine, self.folder.path());
         self.router = router(&self.training, &self.floor.places);
     }
 
@@ -219,11 +242,14 @@ impl World {
 
     /// Passes until everything that is under way has come to something.
     pub(crate) async fn settle(&self) {
-        for _ in 0..12 {
+        for pass in 0..40 {
             self.clock.advance(Duration::from_millis(1));
             self.training.pass().await.unwrap();
-            // Launches and endings are seen to beside the pass.
+            // Launches and endings are seen to beside the pass, slowly on a busy machine.
             tokio::time::sleep(Duration::from_millis(15)).await;
+            if pass > 10 && (self.engine.is_away() || self.count(UNDER_WAY).await == 0) {
+                return;
+            }
         }
     }
 

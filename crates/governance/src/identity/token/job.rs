@@ -87,6 +87,28 @@ impl Authenticator {
         if ended { Epoch::bump(tx).map(Some) } else { Ok(None) }
     }
 
+    /// Lets tokens of jobs that go on work for as long again. Those that have ended stay so. What it
+    /// returns is to be [told](Self::told_of) once that is durable.
+    pub fn renew_job_tokens(
+        &self,
+        tx: &mut Tx<'_>,
+        tokens: &[TokenId],
+        life: Duration,
+    ) -> Result<Option<Moved>> {
+        let now = tx.now();
+        let until = now + life.min(self.config.token.max_life.get());
+        let mut renewed = false;
+        for token in tokens {
+            renewed |= store::renew(tx, *token, Origin::Job, (now, until))?;
+        }
+        if renewed { Epoch::bump(tx).map(Some) } else { Ok(None) }
+    }
+
+    /// Whether a token was made for a job.
+    pub fn is_job_token(tx: &mut Tx<'_>, token: TokenId) -> Result<bool> {
+        store::is_of(tx, token, Origin::Job)
+    }
+
     /// Lets this server notice at once what a transaction took away.
     pub fn told_of(&self, moved: Moved) {
         self.epoch.publish(moved);

@@ -94,6 +94,26 @@ pub(in crate::identity) fn revoke(tx: &mut Tx<'_>, id: TokenId, now: Timestamp) 
     Ok(changed == 1)
 }
 
+/// Lets a token of an origin work until a later time, if it works now.
+pub(in crate::identity) fn renew(
+    tx: &mut Tx<'_>,
+    id: TokenId,
+    origin: Origin,
+    (now, until): (Timestamp, Timestamp),
+) -> Result<bool> {
+    let changed = tx.execute(
+        "UPDATE api_token SET expires_at = $1 WHERE id = $2 AND origin = $3
+             AND revoked_at IS NULL AND expires_at > $4 AND expires_at < $1",
+        &params![until, id, origin.as_str(), now],
+    )?;
+    Ok(changed == 1)
+}
+
+pub(in crate::identity) fn is_of(tx: &mut Tx<'_>, id: TokenId, origin: Origin) -> Result<bool> {
+    let sql = "SELECT COUNT(*) AS n FROM api_token WHERE id = $1 AND origin = $2";
+    Ok(tx.query_one(sql, &params![id, origin.as_str()])?.get::<u64>("n")? > 0)
+}
+
 /// Revokes what an owner got by signing in: a changed password must end every sign-in made with
 /// the old one. The token that changed it may be kept.
 pub(in crate::identity) fn revoke_sign_ins(
