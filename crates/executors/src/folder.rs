@@ -14,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::plain::is_there;
+use crate::plain::{self, is_there};
 use crate::{AttemptId, ExecutorError, Observed, Phase};
 
 const FILLING: &str = ".new-";
@@ -74,6 +74,18 @@ impl Folder {
         let folder = self.of(attempt);
         let is_folder = fs::symlink_metadata(&folder).is_ok_and(|about| about.is_dir());
         if is_folder { Ok(folder) } else { Err(ExecutorError::Unknown(attempt.clone())) }
+    }
+
+    /// What a rank has written, from an offset on; what is not there yet is empty.
+    pub(crate) fn output(
+        &self,
+        attempt: &AttemptId,
+        rank: u32,
+        from: u64,
+        most: usize,
+    ) -> Result<Vec<u8>, ExecutorError> {
+        let path = self.known(attempt)?.join(log_name(rank));
+        plain::read_part(&path, from, most).map_err(|error| away(&path, &error))
     }
 
     /// Makes the folder of an attempt with what `fill` puts into it; `None` if there is one.
@@ -147,6 +159,11 @@ pub(crate) fn away(path: &Path, error: &io::Error) -> ExecutorError {
     ExecutorError::Away(format!("{}: {error}", path.display()))
 }
 
+/// Why an attempt is not forgotten.
+pub(crate) fn not_ended(attempt: &AttemptId) -> ExecutorError {
+    ExecutorError::Refused(format!("attempt {attempt} has not ended"))
+}
+
 /// Where a rank's output lies.
 pub(crate) fn log_name(rank: u32) -> String {
     format!("rank-{rank}.log")
@@ -178,7 +195,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let here = Folder::open(folder.path()).unwrap();
         let attempt = AttemptId::new("job-1").unwrap();
-        let fill = |dir: &Path| crate::plain::put(&dir.join("launch.json"), &7);
+        let fill = |dir: &Path| plain::put(&dir.join("launch.json"), &7);
         assert!(here.claim(&attempt, fill).unwrap().is_some());
         assert!(here.claim(&attempt, fill).unwrap().is_none());
         assert_eq!(here.attempts().unwrap(), std::slice::from_ref(&attempt));

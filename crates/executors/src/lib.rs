@@ -13,6 +13,7 @@
 
 mod cgroup;
 mod check;
+mod ends;
 mod folder;
 pub mod local;
 mod plain;

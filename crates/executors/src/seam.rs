@@ -200,17 +200,6 @@ pub trait Executor: fmt::Debug + Send + Sync {
         most: usize,
     ) -> Result<Vec<u8>, ExecutorError>;
 
-    /// The first offset from `from` on whose byte is still kept. Bytes before it were dropped from the
-    /// middle of a very long output; [`Self::output`] reads them as zeros, [`Self::output_part`] skips them.
-    fn output_start(
-        &self,
-        _attempt: &AttemptId,
-        _rank: u32,
-        from: u64,
-    ) -> Result<u64, ExecutorError> {
-        Ok(from)
-    }
-
     /// The next part of a rank's output that is kept, from an offset on: what was dropped is skipped, and no
     /// part reaches across it. An empty one is the end of what there is.
     ///
@@ -223,8 +212,7 @@ pub trait Executor: fmt::Debug + Send + Sync {
         from: u64,
         most: usize,
     ) -> Result<Part, ExecutorError> {
-        let at = self.output_start(attempt, rank, from)?;
-        Ok(Part { at, bytes: self.output(attempt, rank, at, most)? })
+        Ok(Part { at: from, bytes: self.output(attempt, rank, from, most)? })
     }
 
     /// `None` where the engine does not tell.

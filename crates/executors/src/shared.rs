@@ -142,6 +142,11 @@ impl Awaited {
         }
     }
 
+    /// From now on these are waited for.
+    pub(crate) fn replace(awaited: &Mutex<Self>, by: Self) {
+        *awaited.lock().unwrap_or_else(PoisonError::into_inner) = by;
+    }
+
     /// Waits until one of them has left an end, or the time is up.
     pub(crate) fn wait(awaited: &Mutex<Self>, at_most: Duration) {
         let begun = Instant::now();

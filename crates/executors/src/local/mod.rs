@@ -12,7 +12,6 @@ mod follow;
 mod stacks;
 mod start;
 
-use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -210,12 +209,6 @@ impl LocalExecutor {
     }
 }
 
-/// Where the next bytes are that a file still has. Past its end, and in a file system without holes, all
-/// that is asked for is there.
-fn data(file: &File, from: u64) -> u64 {
-    seek(file, SeekFrom::Data(from)).unwrap_or(from)
-}
-
 enum TakeOver {
     Mine(Lock),
     Started,
@@ -284,20 +277,7 @@ impl Executor for LocalExecutor {
         from: u64,
         most: usize,
     ) -> Result<Vec<u8>, ExecutorError> {
-        let folder = self.folder.known(attempt)?;
-        let path = folder.join(folder::log_name(rank));
-        plain::read_part(&path, from, most).map_err(|error| away(&path, &error))
-    }
-
-    fn output_start(
-        &self,
-        attempt: &AttemptId,
-        rank: u32,
-        from: u64,
-    ) -> Result<u64, ExecutorError> {
-        let path = self.folder.known(attempt)?.join(folder::log_name(rank));
-        let file = plain::open(&path).map_err(|error| away(&path, &error))?;
-        Ok(file.map_or(from, |file| data(&file, from)))
+        self.folder.output(attempt, rank, from, most)
     }
 
     fn output_part(
@@ -312,7 +292,8 @@ impl Executor for LocalExecutor {
             let Some(mut file) = plain::open(&path)? else {
                 return Ok(Part { at: from, bytes: Vec::new() });
             };
-            let at = data(&file, from);
+            // Past its end, and in a file system without holes, all that is asked for is there.
+            let at = seek(&file, SeekFrom::Data(from)).unwrap_or(from);
             // There is always one at the very end; a file system without holes tells of no other.
             let hole = seek(&file, SeekFrom::Hole(at)).unwrap_or(u64::MAX);
             file.seek(io::SeekFrom::Start(at))?;
@@ -366,7 +347,7 @@ impl Executor for LocalExecutor {
         if let Some(Observed { phase: Phase::Pending(_) | Phase::Running, .. }) =
             self.observed(attempt)?
         {
-            return Err(ExecutorError::Refused(format!("attempt {attempt} has not ended")));
+            return Err(folder::not_ended(attempt));
         }
         self.folder.remove(attempt)?;
         self.followed.forget(attempt);

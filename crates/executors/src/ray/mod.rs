@@ -15,17 +15,18 @@
 
 mod api;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Mutex;
+use std::time::Duration;
 
 use falaj_base::Secret;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
+use crate::ends::{END, Ends};
 use crate::folder::{self, Folder, away};
 use crate::plain;
 use crate::seam::{AttemptId, Executor, ExecutorError, Launch, Notice, Observed, Phase, Usage};
@@ -43,7 +44,6 @@ const OWNER: &str = "owner";
 const WAITING: &str = "waiting";
 const KILL: &str = "kill";
 const CHECKPOINT: &str = "checkpoint";
-const END: &str = "end.json";
 const ENGINE: &str = "ray";
 
 /// How long an end may be missing when Ray says that there is one. Files of other machines are seen late.
@@ -73,7 +73,7 @@ pub struct RayExecutor {
     folder: Folder,
     python: String,
     api: Api,
-    known: Mutex<Known>,
+    ends: Ends,
     awaited: Mutex<Awaited>,
 }
 
@@ -99,33 +99,12 @@ struct KeptLaunch {
     ranks: Vec<serde::de::IgnoredAny>,
 }
 
-#[derive(Debug, Default)]
-struct Known {
-    ended: HashMap<AttemptId, Observed>,
-    odd_since: HashMap<AttemptId, Instant>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct KeptEnd {
-    end: End,
-    started: Option<u64>,
-    ended: u64,
-}
-
 impl RayExecutor {
     pub fn new(folder: impl AsRef<Path>, settings: RaySettings) -> Result<Self, ExecutorError> {
         let api = Api::new(&settings.url, settings.token)?;
         let folder = Folder::open(folder.as_ref())?;
-        let (python, known, awaited) = (settings.python, Mutex::default(), Mutex::default());
-        Ok(Self { folder, python, api, known, awaited })
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn odd_for(&self, attempt: &AttemptId) -> Duration {
-        self.known().odd_since.entry(attempt.clone()).or_insert_with(Instant::now).elapsed()
+        let ends = Ends::new(ENGINE, SECRETS);
+        Ok(Self { folder, python: settings.python, api, ends, awaited: Mutex::default() })
     }
 
     fn find(&self, attempt: &AttemptId) -> Result<Option<Observed>, Fault> {
@@ -149,21 +128,8 @@ impl RayExecutor {
                     .map_err(Fault::Folder)?,
             }
         };
-        let ended = matches!(phase, Phase::Ended(_))
-            .then(|| ending.map_or_else(shim::now, |ending| ending.ended));
-        let observed = Observed {
-            attempt: attempt.clone(),
-            phase,
-            started,
-            ended,
-            isolation: ENGINE.to_owned(),
-        };
-        if let (Phase::Ended(end), Some(ended)) = (&observed.phase, ended) {
-            plain::remove(&folder.join(SECRETS));
-            let end = KeptEnd { end: end.clone(), started, ended };
-            plain::put_durably(&folder.join(END), &end).map_err(failed)?;
-        }
-        Ok(Some(observed))
+        let found = self.ends.found(&self.folder, attempt, phase, started, ending.as_ref());
+        found.map(Some).map_err(failed)
     }
 
     /// What Ray says, where the launcher has left no end.
@@ -177,7 +143,7 @@ impl RayExecutor {
         let running = if started { Phase::Running } else { self.waiting(attempt, job.as_ref())? };
         let end = match job.as_ref().map(|job| job.status.as_str()) {
             Some("PENDING" | "RUNNING") => {
-                self.known().odd_since.remove(attempt);
+                self.ends.is_fine(attempt);
                 return Ok(running);
             }
             _ if stop => End::Stopped,
@@ -185,7 +151,7 @@ impl RayExecutor {
             Some("FAILED") if !started => End::Failed { rank: 0, how: RankEnd::NotStarted },
             _ => End::Lost,
         };
-        if self.odd_for(attempt) < MISSING && started {
+        if self.ends.odd_for(attempt) < MISSING && started {
             return Ok(running);
         }
         if let Some(job) = &job
@@ -215,26 +181,6 @@ impl RayExecutor {
         let text = job.message.as_deref().unwrap_or("no reason was given");
         let text = format!("falaj: Ray ended it{code}: {text}\n");
         plain::put_bytes(&path, text.as_bytes(), 0o600).map_err(|error| away(&path, &error))
-    }
-
-    fn ended(&self, attempt: &AttemptId) -> Result<Option<Observed>, ExecutorError> {
-        if let Some(ended) = self.known().ended.get(attempt) {
-            return Ok(Some(ended.clone()));
-        }
-        let folder = self.folder.of(attempt);
-        let kept: Option<KeptEnd> =
-            plain::get(&folder.join(END), plain::RECORD).map_err(|error| away(&folder, &error))?;
-        Ok(kept.map(|kept| {
-            let observed = Observed {
-                attempt: attempt.clone(),
-                phase: Phase::Ended(kept.end),
-                started: kept.started,
-                ended: Some(kept.ended),
-                isolation: ENGINE.to_owned(),
-            };
-            self.known().ended.insert(attempt.clone(), observed.clone());
-            observed
-        }))
     }
 }
 
@@ -335,7 +281,7 @@ impl Executor for RayExecutor {
         let mut found = Vec::new();
         let mut awaited = Awaited::default();
         for attempt in self.folder.attempts()? {
-            let observed = match self.ended(&attempt) {
+            let observed = match self.ends.of(&self.folder, &attempt) {
                 Ok(Some(ended)) => Ok(Some(ended)),
                 Ok(None) => self.find(&attempt),
                 Err(error) => Err(Fault::Folder(error)),
@@ -352,14 +298,16 @@ impl Executor for RayExecutor {
             }
             found.extend(observed);
         }
-        *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = awaited;
+        Awaited::replace(&self.awaited, awaited);
         Ok(found)
     }
 
     fn tell(&self, attempt: &AttemptId, notice: Notice) -> Result<(), ExecutorError> {
         let folder = self.folder.known(attempt)?;
         let failed = |error: io::Error| away(&folder, &error);
-        if self.ended(attempt)?.is_some() || Ending::read(&folder).map_err(failed)?.is_some() {
+        if self.ends.of(&self.folder, attempt)?.is_some()
+            || Ending::read(&folder).map_err(failed)?.is_some()
+        {
             return Ok(());
         }
         if notice == Notice::Checkpoint {
@@ -383,9 +331,7 @@ impl Executor for RayExecutor {
         from: u64,
         most: usize,
     ) -> Result<Vec<u8>, ExecutorError> {
-        let folder = self.folder.known(attempt)?;
-        let path = folder.join(folder::log_name(rank));
-        plain::read_part(&path, from, most).map_err(|error| away(&path, &error))
+        self.folder.output(attempt, rank, from, most)
     }
 
     fn usage(&self, attempt: &AttemptId) -> Result<Option<Usage>, ExecutorError> {
@@ -400,19 +346,17 @@ impl Executor for RayExecutor {
         if !plain::is_there(&self.folder.of(attempt)) {
             return Ok(());
         }
-        let observed = match self.ended(attempt)? {
+        let observed = match self.ends.of(&self.folder, attempt)? {
             Some(ended) => Some(ended),
             None => self.find(attempt)?,
         };
         if observed.is_some_and(|one| !matches!(one.phase, Phase::Ended(_))) {
-            return Err(ExecutorError::Refused(format!("attempt {attempt} has not ended")));
+            return Err(folder::not_ended(attempt));
         }
         // Ray keeps jobs as long as it lives. If it is away, it keeps this one.
         let _ = self.api.delete(attempt.as_str());
         self.folder.remove(attempt)?;
-        let mut known = self.known();
-        known.ended.remove(attempt);
-        known.odd_since.remove(attempt);
+        self.ends.forget(attempt);
         Ok(())
     }
 

@@ -23,16 +23,17 @@ mod tests;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Mutex;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ends::{END, Ends};
 use crate::folder::{self, Folder, away};
 use crate::plain;
 use crate::seam::{AttemptId, Executor, ExecutorError, Launch, Notice, Observed, Phase, Usage};
 use crate::shared::{self, Awaited, Ending};
-use crate::{End, check, shim};
+use crate::{End, check};
 use script::Shape;
 use state::Job;
 
@@ -41,8 +42,6 @@ const LAUNCH: &str = "launch.json";
 const JOB: &str = "job";
 /// A link to the id of the job that started it.
 const OWNER: &str = "owner";
-/// The end as it was found out, once and for all.
-const END: &str = "end.json";
 const ENGINE: &str = "slurm";
 
 /// How long a job may be unknown to Slurm, with no end to be seen, until it counts as lost. Files of
@@ -69,16 +68,9 @@ pub struct SlurmSettings {
 pub struct SlurmExecutor {
     folder: Folder,
     settings: SlurmSettings,
-    known: Mutex<Known>,
+    ends: Ends,
     awaited: Mutex<Awaited>,
     missing: Duration,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    ended: HashMap<AttemptId, Observed>,
-    /// Since when something is waited for that should be there.
-    odd_since: HashMap<AttemptId, Instant>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -86,26 +78,15 @@ struct Kept {
     ranks: u32,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-struct KeptEnd {
-    end: End,
-    started: Option<u64>,
-    ended: u64,
-}
-
 impl SlurmExecutor {
     pub fn new(folder: impl AsRef<Path>, settings: SlurmSettings) -> Result<Self, ExecutorError> {
         Ok(Self {
             folder: Folder::open(folder.as_ref())?,
             settings,
-            known: Mutex::default(),
+            ends: Ends::new(ENGINE, script::SECRETS),
             awaited: Mutex::default(),
             missing: MISSING,
         })
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Jobs of this user, of one name or of all.
@@ -120,15 +101,14 @@ impl SlurmExecutor {
         Ok(said.output.lines().filter_map(Job::parse).collect())
     }
 
-    fn submit(&self, launch: &Launch) -> Result<(), ExecutorError> {
+    fn submit(&self, launch: &Launch, shape: &Shape) -> Result<(), ExecutorError> {
         let folder = self.folder.of(&launch.attempt);
-        let shape = Shape::of(launch).map_err(ExecutorError::Refused)?;
         if !launch.secrets.is_empty() {
             let bytes = shared::secret_variables(&launch.secrets);
             plain::put_bytes(&folder.join(script::SECRETS), &bytes, 0o600)
                 .map_err(|error| away(&folder, &error))?;
         }
-        let words = script::submission(launch, &shape, &self.settings, &folder);
+        let words = script::submission(launch, shape, &self.settings, &folder);
         let said = command::run(&self.settings, "sbatch", &words, Some(&folder));
         let failed = match said {
             // `id`, or `id;cluster`.
@@ -210,12 +190,12 @@ impl SlurmExecutor {
             (None, Some(job)) => match job.phase(stop.is_some()) {
                 // It runs as soon as its script does.
                 Some(Phase::Running) if started.is_none() => {
-                    self.known().odd_since.remove(attempt);
+                    self.ends.is_fine(attempt);
                     Phase::Pending(None)
                 }
                 // Slurm is done with it, but what it left may be seen late.
                 Some(Phase::Ended(end)) if started.is_some() && stop.is_none() => {
-                    if self.odd_for(attempt) < self.missing {
+                    if self.ends.odd_for(attempt) < self.missing {
                         Phase::Running
                     } else {
                         Phase::Ended(end)
@@ -224,7 +204,7 @@ impl SlurmExecutor {
                 Some(phase @ Phase::Ended(_)) => phase,
                 phase => {
                     // It is there: whatever was odd before has passed.
-                    self.known().odd_since.remove(attempt);
+                    self.ends.is_fine(attempt);
                     phase.unwrap_or(Phase::Running)
                 }
             },
@@ -233,27 +213,14 @@ impl SlurmExecutor {
                 Some(id) => self.vanished(attempt, id, started.is_some(), stop.is_some()),
             },
         };
-        let ended = matches!(phase, Phase::Ended(_))
-            .then(|| ending.map_or_else(shim::now, |ending| ending.ended));
-        let observed = Observed {
-            attempt: attempt.clone(),
-            phase,
-            started,
-            ended,
-            isolation: ENGINE.to_owned(),
-        };
-        if let (Phase::Ended(end), Some(ended)) = (&observed.phase, ended) {
-            plain::remove(&folder.join(script::SECRETS));
-            let end = KeptEnd { end: end.clone(), started, ended };
-            plain::put_durably(&folder.join(END), &end).map_err(failed)?;
-        }
-        Ok(Some(observed))
+        let found = self.ends.found(&self.folder, attempt, phase, started, ending.as_ref());
+        found.map(Some).map_err(failed)
     }
 
     /// An attempt that has left no end and that Slurm does not know.
     fn vanished(&self, attempt: &AttemptId, id: &str, started: bool, stop: bool) -> Phase {
         let here = if started { Phase::Running } else { Phase::Pending(None) };
-        if self.odd_for(attempt) < self.missing {
+        if self.ends.odd_for(attempt) < self.missing {
             return here;
         }
         // An answer that left it out would let it run on, beside the next start.
@@ -268,40 +235,12 @@ impl SlurmExecutor {
     fn explained(&self, attempt: &AttemptId, end: End, job: Option<&Job>) -> Phase {
         let bad = matches!(end, End::Failed { .. } | End::Lost);
         match job {
-            Some(job) if bad && !job.is_over() && self.odd_for(attempt) < REASON => Phase::Running,
+            Some(job) if bad && !job.is_over() && self.ends.odd_for(attempt) < REASON => {
+                Phase::Running
+            }
             Some(job) if bad => Phase::Ended(job.reason(&end).unwrap_or(end)),
             _ => Phase::Ended(end),
         }
-    }
-
-    fn await_those(&self, awaited: Awaited) {
-        *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = awaited;
-    }
-
-    /// For how long it has been odd.
-    fn odd_for(&self, attempt: &AttemptId) -> Duration {
-        self.known().odd_since.entry(attempt.clone()).or_insert_with(Instant::now).elapsed()
-    }
-
-    /// The end that was found out before.
-    fn ended(&self, attempt: &AttemptId) -> Result<Option<Observed>, ExecutorError> {
-        if let Some(ended) = self.known().ended.get(attempt) {
-            return Ok(Some(ended.clone()));
-        }
-        let folder = self.folder.of(attempt);
-        let kept: Option<KeptEnd> =
-            plain::get(&folder.join(END), plain::RECORD).map_err(|error| away(&folder, &error))?;
-        Ok(kept.map(|kept| {
-            let observed = Observed {
-                attempt: attempt.clone(),
-                phase: Phase::Ended(kept.end),
-                started: kept.started,
-                ended: Some(kept.ended),
-                isolation: ENGINE.to_owned(),
-            };
-            self.known().ended.insert(attempt.clone(), observed.clone());
-            observed
-        }))
     }
 }
 
@@ -355,7 +294,7 @@ impl Executor for SlurmExecutor {
     }
 
     fn launch(&self, launch: &Launch) -> Result<(), ExecutorError> {
-        if let Some(why) = self.refuses(launch) {
+        if let Some(why) = check::refuses(launch) {
             return Err(ExecutorError::Refused(why));
         }
         let shape = Shape::of(launch).map_err(ExecutorError::Refused)?;
@@ -382,14 +321,14 @@ impl Executor for SlurmExecutor {
         if let Some(job) = self.jobs(Some(&launch.attempt))?.first() {
             return note_job(&target, &job.id);
         }
-        self.submit(launch)
+        self.submit(launch, &shape)
     }
 
     fn observe(&self) -> Result<Vec<Observed>, ExecutorError> {
         let mut found = Vec::new();
         let mut open = Vec::new();
         for attempt in self.folder.attempts()? {
-            match self.ended(&attempt) {
+            match self.ends.of(&self.folder, &attempt) {
                 Ok(Some(ended)) => found.push(ended),
                 // Before Slurm is asked: what is submitted after that is not missing from its answer.
                 Ok(None) => open.push((Self::job_id(&self.folder.of(&attempt)), attempt)),
@@ -398,7 +337,7 @@ impl Executor for SlurmExecutor {
         }
         let mut awaited = Awaited::default();
         if open.is_empty() {
-            self.await_those(awaited);
+            Awaited::replace(&self.awaited, awaited);
             return Ok(found);
         }
         let jobs = self.jobs(None)?;
@@ -416,20 +355,20 @@ impl Executor for SlurmExecutor {
             };
             match observed.as_ref().map(|observed| &observed.phase) {
                 Some(Phase::Ended(_)) => {
-                    self.known().odd_since.remove(&attempt);
+                    self.ends.is_fine(&attempt);
                 }
                 Some(_) => awaited.add(self.folder.of(&attempt)),
                 None => {}
             }
             found.extend(observed);
         }
-        self.await_those(awaited);
+        Awaited::replace(&self.awaited, awaited);
         Ok(found)
     }
 
     fn tell(&self, attempt: &AttemptId, notice: Notice) -> Result<(), ExecutorError> {
         let folder = self.folder.known(attempt)?;
-        if self.ended(attempt)?.is_some() || is_over(&folder) {
+        if self.ends.of(&self.folder, attempt)?.is_some() || is_over(&folder) {
             return Ok(());
         }
         let signal = match notice {
@@ -456,9 +395,7 @@ impl Executor for SlurmExecutor {
         from: u64,
         most: usize,
     ) -> Result<Vec<u8>, ExecutorError> {
-        let folder = self.folder.known(attempt)?;
-        let path = folder.join(folder::log_name(rank));
-        plain::read_part(&path, from, most).map_err(|error| away(&path, &error))
+        self.folder.output(attempt, rank, from, most)
     }
 
     fn usage(&self, attempt: &AttemptId) -> Result<Option<Usage>, ExecutorError> {
@@ -473,16 +410,14 @@ impl Executor for SlurmExecutor {
         if !plain::is_there(&self.folder.of(attempt)) {
             return Ok(());
         }
-        if self.ended(attempt)?.is_none() {
+        if self.ends.of(&self.folder, attempt)?.is_none() {
             let observed = self.observe()?.into_iter().find(|one| one.attempt == *attempt);
             if observed.is_some_and(|one| !matches!(one.phase, Phase::Ended(_))) {
-                return Err(ExecutorError::Refused(format!("attempt {attempt} has not ended")));
+                return Err(folder::not_ended(attempt));
             }
         }
         self.folder.remove(attempt)?;
-        let mut known = self.known();
-        known.ended.remove(attempt);
-        known.odd_since.remove(attempt);
+        self.ends.forget(attempt);
         Ok(())
     }
 

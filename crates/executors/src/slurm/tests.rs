@@ -7,6 +7,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use falaj_base::Secret;
 use tempfile::TempDir;
 
+use std::time::Instant;
+
 use super::*;
 use crate::{Limits, RankPlace};
 
@@ -85,7 +87,7 @@ fn what_is_seen_again_is_not_odd_any_more() {
         std::thread::sleep(Duration::from_millis(300));
         slurm.set("squeue.says", RUNNING);
         assert!(!matches!(slurm.phase(), Phase::Ended(_)));
-        assert!(slurm.executor.known().odd_since.is_empty());
+        assert!(slurm.executor.ends.nothing_is_odd());
     }
     assert_eq!(slurm.read("scancel.called"), "");
 }

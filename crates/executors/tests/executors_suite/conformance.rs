@@ -71,7 +71,7 @@ fn it_runs_and_tells_how_it_ended(engine: &Engine) {
     assert_eq!(part(3, 4), b"3456");
     assert_eq!(part(13, 100), b"");
     assert_eq!(part(1000, 100), b"");
-    assert_eq!(executor.output_start(&fine.attempt, 0, 3).unwrap(), 3);
+    assert_eq!(executor.output_part(&fine.attempt, 0, 3, 100).unwrap().at, 3);
 }
 
 fn a_gang_has_an_environment_for_each_rank(engine: &Engine) {
@@ -330,7 +330,6 @@ fn what_a_job_does_to_its_folder_concerns_nobody_else(engine: &Engine) {
         assert_eq!(found.len(), odd.len() + 1, "{found:?}");
         let said = executor.output(&launch.attempt, 0, 0, 1 << 20).unwrap();
         let part = executor.output_part(&launch.attempt, 0, 0, 1 << 20).unwrap();
-        executor.output_start(&launch.attempt, 0, 0).unwrap();
         executor.usage(&launch.attempt).unwrap();
         executor.tell(&launch.attempt, Notice::Checkpoint).unwrap();
         for bytes in [said, part.bytes] {
