@@ -81,7 +81,13 @@ BODIES = {
     ("post", "/api/jobs"): {"name": "walked", "command": ["true"]},
     ("post", "/api/jobs/{job_id}/cancel"): {},
     ("post", "/api/jobs/{job_id}/report"): {"attempt": 1, "step": 1},
+    ("post", "/api/jobs/{job_id}/lost"): {},
+    ("delete", "/api/jobs/{job_id}"): {},
     ("put", "/api/queues/{queue}"): {"quota": {"cpu": 1.0}},
+    ("put", "/api/budgets/{whose}/{period}"): {"amount": 1e6},
+    ("delete", "/api/budgets/{whose}/{period}"): {},
+    ("put", "/api/pools/{pool}/nodes/{node}"): {"address": "127.0.0.1"},
+    ("delete", "/api/pools/{pool}/nodes/{node}"): {},
     ("post", f"{PROJECT}/endpoints/{{name}}/outcomes"): {
         "outcomes": [{"prediction": "01999d2c-0000-7000-8000-00000000000a", "value": 1.0}]},
 }
@@ -136,7 +142,7 @@ def stage(tmp_path_factory):
     assert trained.status_code == 200, trained.text
     queued = admin.put("/api/queues/thing", json={"quota": {"cpu": 1.0}})
     assert queued.status_code == 200, queued.text
-    ids |= {"job_id": trained.json()["id"], "queue": "thing"}
+    ids |= {"job_id": trained.json()["id"], "queue": "thing", "whose": "project", "period": "month", "pool": "local", "node": "local"}
     yield server, admin, walker, ids
     # Nothing of it outlives the server.
     admin.post(f"/api/jobs/{ids['job_id']}/cancel", json={})

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import textwrap
@@ -11,9 +12,11 @@ import time
 import pytest
 
 from engines import ENGINES, OnEngine
-from server import binary, environment
+from server import Server, binary, environment
 
 API = "/t/default/default/api"
+# The file that keeps a second server out of a data folder, and names it.
+LOCK = "server.id"
 OVER = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 # Two nodes of two cores, whatever the machine has, and little patience.
 SMALL = {
@@ -491,6 +494,110 @@ def test_a_budget_ends_a_job(stage):
         assert total["cost"] >= line["cost"]
 
 
+def test_a_budget_of_a_project_holds_what_there_is_no_money_for(stage):
+    """A core costs 1 a second here."""
+    server, admin = stage
+    admin.created("/v1/tenants", {"name": "thrifty"})
+    admin.created("/v1/tenants/thrifty/projects", {"name": "lab"})
+    api = "/t/thrifty/lab/api"
+    place = ("-t", "thrifty", "-p", "lab")
+    made = falaj(server, "budget", "set", "20", "--period", "total", "--warn-at", "10", *place)
+    assert (made["amount"], made["action"], made["now"]) == (20.0, "hold", "all time")
+
+    def asked(seconds):
+        body = {"name": "x", "command": ["sleep", str(seconds)], "time_limit": "15s",
+                "resources": {"cpu": 1, "memory": "64MiB"}}
+        answer = admin.post(f"{api}/jobs", json=body)
+        assert answer.status_code == 200, answer.text
+        return f"{api}/jobs/{answer.json()['id']}"
+    first, second = asked(4), asked(4)
+    until(lambda: admin.get(first).json()["state"] == "RUNNING", what="the first")
+    why = until(lambda: (told := admin.get(f"{second}/why").json()).get("rule") == "budget" and told, what="why")
+    assert "may cost 15.00 until its own" in why["why"] and admin.get(second).json()["state"] == "PENDING"
+    # The first has cost less than it might have, so there is room for the second.
+    until(lambda: admin.get(second).json()["state"] == "SUCCEEDED", what="the second")
+    assert admin.get(first).json()["state"] == "SUCCEEDED"
+    (budget,) = falaj(server, "budget", "list", *place)
+    assert 8 <= budget["spent"] < 20
+    falaj(server, "budget", "list", *place, plain=True)
+    falaj(server, "budget", "set", "1", "--period", "total", *place)
+    until(lambda: admin.post(f"{api}/jobs", json={"name": "x", "command": ["true"]}).status_code == 409, what="a refusal")
+    events = admin.get("/v1/events", params={"type": "falaj.budget.reached", "limit": 100})
+    told = [it for it in events.json()["items"] if it["data"]["whose"] == "project"]
+    assert told and all(it["type"] == "falaj.budget.reached" for it in told), events.text
+    falaj(server, "budget", "remove", "--period", "total", *place)
+    assert falaj(server, "budget", "list", *place) == []
+
+
+def test_a_job_is_deleted_and_its_project_can_be(stage):
+    server, admin = stage
+    admin.created("/v1/tenants", {"name": "leaving"})
+    admin.created("/v1/tenants/leaving/projects", {"name": "lab"})
+    api = "/t/leaving/lab/api"
+    ids = []
+    for _ in range(2):
+        made = admin.post(f"{api}/jobs", json={"name": "x", "command": ["echo", "hi"],
+                                               "resources": {"cpu": 0.5, "memory": "64MiB"}})
+        assert made.status_code == 200, made.text
+        ids.append(made.json()["id"])
+        until(lambda: admin.get(f"{api}/jobs/{ids[-1]}").json()["state"] == "SUCCEEDED", what="its end")
+    place = ("-t", "leaving", "-p", "lab")
+    (before,) = falaj(server, "cost", "report", *place)
+    until(lambda: admin.delete(f"{api}/jobs/{ids[0]}", json={}).status_code == 200, what="the end of one")
+    assert admin.get(f"{api}/jobs/{ids[0]}").status_code == 404
+    (after,) = falaj(server, "cost", "report", *place)
+    assert after["cost"] == pytest.approx(before["cost"]) and after["starts"] == 2
+    busy = admin.delete("/v1/tenants/leaving/projects/lab")
+    assert busy.status_code == 409, "its runs are there"
+    experiment = made.json()["experiment_id"]
+    gone = admin.post(f"/v1/tenants/leaving/projects/lab/experiments/{experiment}/purge", json={"force": True})
+    assert gone.status_code == 200, gone.text
+    gone = admin.delete("/v1/tenants/leaving/projects/lab")
+    assert gone.status_code in (200, 204), gone.text
+    assert admin.get(f"{api}/jobs/{ids[1]}").status_code == 404
+
+
+def test_the_token_of_a_job_does_what_a_job_is_there_for(stage):
+    server, admin = stage
+    script = "echo $FALAJ_TOKEN; sleep 20"
+    plain, boss = submit(admin, script), submit(admin, script, may_submit=True)
+    other = submit(admin, "sleep 60")
+
+    def client(job):
+        return server.client(until(lambda: log(admin, job["id"]).strip(), what="its token"))
+    body = {"name": "x", "command": ["true"], "resources": {"cpu": 0.1, "memory": "16MiB"}}
+    tracking = {"experiment_id": plain["experiment_id"], "start_time": 0}
+    for job, may in ((plain, False), (boss, True)):
+        token = client(job)
+        made = token.post("/t/default/default/api/2.0/mlflow/runs/create", json=tracking)
+        assert made.status_code == 200, made.text
+        named = token.post("/t/default/default/api/2.0/mlflow/registered-models/create", json={"name": f"of-{job['id']}"})
+        assert named.status_code == 200, named.text
+        # Neither data nor features of others are its to change, whatever its owner may do.
+        for path, sent in (("datasets", {"name": f"made-by-{job['id']}"}), ("features/apply", {"entities": [{"name": "of-a-job", "join_keys": [{"name": "key", "type": "int64"}]}]})):
+            assert token.post(f"{API}/{path}", json=sent).status_code == 403, path
+        mlflow, run, name = "/t/default/default/api/2.0/mlflow", made.json()["run"]["info"], f"of-{job['id']}"
+        for method, path, sent in (
+            ("POST", f"{mlflow}/runs/delete-tag", {"run_id": run["run_id"], "key": "k"}),
+            ("POST", f"{mlflow}/runs/delete", {"run_id": run["run_id"]}),
+            ("POST", f"{mlflow}/registered-models/rename", {"name": name, "new_name": f"{name}-2"}),
+            ("DELETE", f"{mlflow}/registered-models/delete-tag", {"name": name, "key": "k"}),
+            ("DELETE", f"{mlflow}/registered-models/delete", {"name": name}),
+            ("DELETE", f"{mlflow}-artifacts/artifacts/{run['experiment_id']}/{run['run_id']}/artifacts/x", None),
+        ):
+            assert token.request(method, path, json=sent).status_code == 403, path
+        assert token.get(f"{API}/datasets").status_code == 200
+        asked = token.post(f"{API}/jobs", json=body)
+        # The machine of the server itself is for its admins, and no token of a job is one.
+        assert asked.status_code == 403, asked.text
+        assert ("may_submit" in asked.json()["detail"]) is not may, asked.text
+        cancelled = token.post(f"{API}/jobs/{other['id']}/cancel", json={})
+        assert cancelled.status_code == (200 if may else 403), cancelled.text
+        assert token.delete(f"{API}/jobs/{other['id']}", json={}).status_code == 403
+    assert client(plain).post(f"{API}/jobs/{plain['id']}/cancel", json={}).status_code == 200
+    admin.post(f"{API}/jobs/{boss['id']}/cancel", json={})
+
+
 def test_from_the_command_line(stage, tmp_path):
     server, _ = stage
     definition = tmp_path / "job.toml"
@@ -608,3 +715,46 @@ def test_a_server_killed_again_and_again_runs_everything_once(fragile, tmp_path)
     assert texts == ["x\n"] * 60, [task for task, text in enumerate(texts) if text != "x\n"]
 
 
+@pytest.mark.parametrize("engine", ["postgres"])
+def test_what_another_servers_machine_runs_is_not_run_twice(engine, tmp_path):
+    """Two servers on one database: while the second schedules, jobs of the first are away and nothing else."""
+    first = OnEngine(tmp_path / "first", engine, **SMALL)
+    first.data.parent.mkdir()
+    first.start()
+    second = None
+    try:
+        admin = first.client(first.admin_token())
+        marks = tmp_path / "marks"
+        made = submit(admin, f"echo x >> {marks}; sleep 12; echo y >> {marks}")
+        gone = submit(admin, f"echo x >> {tmp_path / 'gone'}; sleep 300")
+        for id in (made["id"], gone["id"]):
+            in_state(admin, id, "RUNNING")
+        first.process.send_signal(signal.SIGKILL)
+        first.process.wait()
+        second = Server(tmp_path / "second", **first.settings)
+        # The same keys, and another machine.
+        shutil.copytree(first.data, second.data, ignore=shutil.ignore_patterns("training", LOCK))
+        second.start()
+        admin = second.client(first.admin_token())
+
+        def why(id):
+            return admin.get(f"{API}/jobs/{id}/why").json()
+        until(lambda: why(made["id"]).get("rule") == "away", within=60, what="the other to schedule")
+        ended(admin, submit(admin, "true")["id"])
+        time.sleep(3)
+        assert job(admin, made["id"])["state"] == "RUNNING" and len(starts(admin, made["id"])) == 1
+        told = admin.post(f"{API}/jobs/{gone['id']}/lost", json={})
+        assert told.status_code == 200, told.text
+        until(lambda: len(starts(admin, gone["id"])) == 2, what="a second start")
+        in_state(admin, gone["id"], "RUNNING")
+        assert admin.post(f"{API}/jobs/{gone['id']}/cancel", json={}).status_code == 200
+        ended(admin, gone["id"], "CANCELLED")
+        second.stop()
+        first.start()
+        admin = first.client(first.admin_token())
+        ended(admin, made["id"])
+        assert marks.read_text() == "x\ny\n" and len(starts(admin, made["id"])) == 1
+    finally:
+        if second:
+            second.stop()
+        first.stop()

@@ -1,4 +1,4 @@
-"""The same jobs on real engines: a Slurm and a Ray, of three nodes each."""
+"""The same jobs on real engines: a Slurm and a Ray, of three nodes each, and the Kubernetes of KUBECONFIG."""
 
 import os
 import textwrap
@@ -102,3 +102,95 @@ def test_jobs_on_ray(ray):
     assert [log(admin, gang["id"], rank=rank) for rank in range(2)] == ["0/2\n", "1/2\n"]
     broken = submit(admin, "exit 6")
     assert ended(admin, broken["id"], "FAILED", within=120)["reason"] == "rank 0 ended with 6"
+
+
+KUBERNETES = """
+    [training]
+    default_pool = "cluster"
+    grace = "3s"
+    [training.local]
+    enabled = false
+    [[training.pool]]
+    name = "cluster"
+    kind = "kubernetes"
+    tenants = ["default"]
+    [training.pool.kubernetes]
+    kubeconfig = "{kubeconfig}"
+    owner = "{owner}"
+    image = "{image}"
+"""
+
+
+@pytest.fixture(scope="module")
+def kubernetes(tmp_path_factory):
+    if "KUBECONFIG" not in os.environ:
+        pytest.skip("KUBECONFIG is not set")
+    folder = tmp_path_factory.mktemp("kubernetes")
+    config = folder / "falaj.toml"
+    image = os.environ.get("FALAJ_TEST_IMAGE", "debian:bookworm-slim")
+    text = KUBERNETES.format(kubeconfig=os.environ["KUBECONFIG"], owner=f"test-{os.getpid()}", image=image)
+    config.write_text(textwrap.dedent(text + "".join(NODE.format(number=number) for number in (1, 2, 3))))
+    server = Server(folder, FALAJ_CONFIG=str(config)).start()
+    yield server, server.client(server.admin_token())
+    server.stop()
+    assert "panicked" not in server.log.read_text(errors="replace"), server.tail()
+
+
+def test_a_job_and_a_gang_on_kubernetes(kubernetes):
+    _, admin = kubernetes
+    made = submit(admin, "echo $RANK/$WORLD_SIZE at $MASTER_ADDR; echo $MLFLOW_RUN_ID")
+    ended(admin, made["id"], within=90)
+    text = log(admin, made["id"])
+    assert text.startswith("0/1 at 127.0.0.1\n") and made["run_id"] in text
+    gang = submit(admin, "echo $RANK/$WORLD_SIZE; echo $MASTER_ADDR >&2", resources={
+        "cpu": 1, "memory": "64MiB", "nodes": 2, "ranks_per_node": 2})
+    ended(admin, gang["id"], within=90)
+    said = [log(admin, gang["id"], rank=rank).splitlines() for rank in range(4)]
+    assert [lines[0] for lines in said] == ["0/4", "1/4", "2/4", "3/4"]
+    # All of them look for the first pod by the name of its service.
+    (master,) = {lines[1] for lines in said}
+    pod, service = master.split(".")
+    assert pod == f"{service}-0"
+    (start,) = starts(admin, gang["id"])
+    assert start["isolation"] == "kubernetes"
+    own = submit(admin, "echo own", image=os.environ.get("FALAJ_TEST_IMAGE", "debian:bookworm-slim"))
+    ended(admin, own["id"], within=90)
+    assert log(admin, own["id"]) == "own\n"
+
+
+def test_what_kubernetes_cannot_have_is_refused_when_it_is_submitted(kubernetes):
+    _, admin = kubernetes
+
+    def refused(**more):
+        body = {"name": "no", "command": ["true"], "resources": {"cpu": 1, "memory": "64MiB"}, **more}
+        answer = admin.post("/t/default/default/api/jobs", json=body)
+        assert answer.status_code == 400, answer.text
+        return answer.text
+
+    assert "gpu_fraction" in refused(resources={"cpu": 1, "memory": "64MiB", "gpu_fraction": 0.5})
+    assert "mig" in refused(resources={"cpu": 1, "memory": "64MiB", "mig": "1g"})
+    assert "checkpoint.dir" in refused(checkpoint={"every": "1m"})
+    assert "no image" in refused(image="a b")
+
+
+def test_failing_and_cancelling_on_kubernetes(kubernetes):
+    _, admin = kubernetes
+    made = submit(admin, "exit 6")
+    assert ended(admin, made["id"], "FAILED", within=90)["reason"] == "rank 0 ended with 6"
+    long = submit(admin, "echo on; sleep 600")
+    until(lambda: "on" in log(admin, long["id"]), 60, "its first word")
+    admin.post(f"/t/default/default/api/jobs/{long['id']}/cancel", json={})
+    ended(admin, long["id"], "CANCELLED", within=90)
+
+
+def test_a_killed_server_finds_its_jobs_on_kubernetes(kubernetes):
+    server, admin = kubernetes
+    made = submit(admin, "echo began; sleep 4; echo ended")
+    in_state(admin, made["id"], "RUNNING")
+    server.process.kill()
+    server.process.wait()
+    server.start()
+    admin = server.client(server.admin_token())
+    ended(admin, made["id"], within=90)
+    assert log(admin, made["id"]) == "began\nended\n" and len(starts(admin, made["id"])) == 1
+    assert job(admin, made["id"])["tasks"]["succeeded"] == 1

@@ -65,6 +65,7 @@ fn launch(name: &str, limits: &Limits) -> Result<Launch> {
         name: name.to_owned(),
         command: vec!["true".to_owned()],
         image: None,
+        slice: None,
         folder: None,
         env: BTreeMap::new(),
         secrets: BTreeMap::new(),

@@ -6,6 +6,7 @@ mod commit;
 mod decision;
 mod executor;
 mod features;
+mod lanes;
 mod object;
 mod process;
 mod report;
@@ -14,6 +15,7 @@ mod scheduler;
 mod serving;
 mod start;
 mod tracking;
+mod training;
 mod ungoverned;
 mod wire;
 
@@ -36,6 +38,7 @@ enum Part {
     Features,
     Scheduler,
     Executor,
+    Training,
 }
 
 /// Measures speed, as ratios within one run.
@@ -53,6 +56,8 @@ struct Arguments {
     serving: serving::Options,
     #[command(flatten, next_help_heading = "For `features`")]
     features: features::Options,
+    #[command(flatten, next_help_heading = "For `training`")]
+    training: training::Options,
 }
 
 /// As the platform's own binary has it.
@@ -83,9 +88,11 @@ async fn main() -> ExitCode {
 
 /// Returns how many goals were missed.
 async fn measure(arguments: Arguments) -> Result<usize> {
-    let Arguments { mut parts, seconds, mut tracking, mut serving, mut features } = arguments;
+    let Arguments { mut parts, seconds, mut tracking, mut serving, mut features, mut training } =
+        arguments;
     if let Some(seconds) = seconds {
         (tracking.seconds, serving.seconds, features.seconds) = (seconds, seconds, seconds);
+        training.seconds = seconds;
     }
     if parts.is_empty() {
         parts = Part::value_variants().to_vec();
@@ -103,6 +110,7 @@ async fn measure(arguments: Arguments) -> Result<usize> {
             Part::Serving => serving::measure(&mut report, &serving).await?,
             Part::Scheduler => scheduler::measure(&mut report)?,
             Part::Executor => executor::measure(&mut report)?,
+            Part::Training => training::measure(&mut report, &training).await?,
             Part::Features => features::measure(&mut report, &features).await?,
         }
     }

@@ -35,9 +35,9 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     let open = patch(ungoverned::PATH, "");
     let write = patch("/v1/tenants/default", &format!("Authorization: Bearer {token}\r\n"));
 
-    let nothing = cost(&server, address, &nothing).await?;
-    let open = cost(&server, address, &open).await?;
-    let write = cost(&server, address, &write).await?;
+    let nothing = cost(&server, address, &nothing)?;
+    let open = cost(&server, address, &open)?;
+    let write = cost(&server, address, &write)?;
     for (name, cost) in [
         ("that does nothing", &nothing),
         ("write, unauthenticated and unrecorded", &open),
@@ -51,10 +51,10 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-async fn cost(server: &Sandbox, address: SocketAddr, request: &str) -> Result<Cost> {
-    load(address, request, 200, CONNECTIONS, WARM_UP).await?;
+fn cost(server: &Sandbox, address: SocketAddr, request: &str) -> Result<Cost> {
+    load(address, request, 200, CONNECTIONS, WARM_UP)?;
     let (before, began) = (cpu_seconds(server)?, Instant::now());
-    let count = load(address, request, 200, CONNECTIONS, RUN).await?;
+    let count = load(address, request, 200, CONNECTIONS, RUN)?;
     let (used, took) = (cpu_seconds(server)? - before, began.elapsed());
     let rate = per_second(count, took);
     Ok(Cost { cpu_micros: used * 1e6 / (rate * took.as_secs_f64()), rate })

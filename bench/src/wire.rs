@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use futures::future::try_join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use crate::lanes::drive;
 
 /// A connection over which one request follows the other.
 pub(crate) struct Wire {
@@ -33,7 +34,7 @@ impl Wire {
 
 /// Sends `request` over `connections` connections for as long as `run`; every answer must have
 /// the given status. Returns how many were answered.
-pub(crate) async fn load(
+pub(crate) fn load(
     address: SocketAddr,
     request: &str,
     status: u16,
@@ -41,8 +42,8 @@ pub(crate) async fn load(
     run: Duration,
 ) -> Result<usize> {
     let until = Instant::now() + run;
-    let each = (0..connections).map(|_| one(address, request, status, until));
-    Ok(try_join_all(each).await?.into_iter().sum())
+    let lanes = || (0..connections).map(|_| one(address, request, status, until));
+    Ok(drive(lanes)?.into_iter().sum())
 }
 
 /// Sends `request` over one connection for as long as `run`; tells how long each answer took, in

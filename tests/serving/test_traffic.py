@@ -135,6 +135,12 @@ def test_a_bandit_goes_where_it_earns(platform):
     endpoint = Endpoint(platform, strategy={"bandit": {"reward": "binary", "floor": 0.05}})
     answers = endpoint.ask(200)
     endpoint.report((id, float(variant == "next")) for variant, id in answers)
+    reported = endpoint.client.get(f"{PLACE}/{endpoint.name}/outcomes").json()["outcomes"]
+    assert {(one["prediction"], one["value"]) for one in reported} == {
+        (id, float(variant == "next")) for variant, id in answers}
+    asked = {"prediction": answers[7][1]}
+    [one] = endpoint.client.get(f"{PLACE}/{endpoint.name}/outcomes", params=asked).json()["outcomes"]
+    assert one["row"] == 0 and one["value"] == float(answers[7][0] == "next") and one["at"]
     traffic = endpoint.until(lambda now: now["decided"] is not None)
     assert traffic["decided"]["event"] == "endpoint.shared"
     shares = {variant["name"]: variant["share"] for variant in traffic["variants"]}

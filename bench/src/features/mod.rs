@@ -42,6 +42,7 @@ pub(crate) enum Measure {
 }
 
 #[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
 pub(crate) struct Options {
     /// What `bench/features/setup` makes, and the data; by default $CACHE/bench-features.
     #[arg(long, env = "FALAJ_BENCH_FEATURES")]

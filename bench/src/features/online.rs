@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use futures::future::try_join_all;
 use serde_json::{Value, json};
 
 use super::Jumps;
 use super::falaj::Falaj;
 use super::pace::paced;
 use super::python::{Environments, Peer};
+use crate::lanes::drive;
 use crate::process;
 use crate::report::{Goal, Report, median, p99};
 use crate::wire::{self, Wire};
@@ -71,19 +71,21 @@ struct Load {
     took: Vec<f64>,
 }
 
-async fn load(
+fn load(
     address: SocketAddr,
     root: u32,
     requests: &[String],
     connections: usize,
     run: Duration,
 ) -> Result<Load> {
-    wire::load(address, &requests[0], 200, connections, run / 5).await?;
+    wire::load(address, &requests[0], 200, connections, run / 5)?;
     let pids = process::tree(root)?;
     let (before, began) = (process::cpu_seconds(&pids)?, Instant::now());
-    let lanes = requests.iter().take(connections);
-    let lanes = lanes.map(|request| wire::timed(address, request, 200, run));
-    let took: Vec<f64> = try_join_all(lanes).await?.into_iter().flatten().collect();
+    let lanes = || {
+        let requests = requests.iter().take(connections);
+        requests.map(|request| wire::timed(address, request, 200, run))
+    };
+    let took: Vec<f64> = drive(lanes)?.into_iter().flatten().collect();
     let elapsed = began.elapsed().as_secs_f64();
     // Workers that were replaced meanwhile took their count with them.
     let cpu = process::cpu_seconds(&pids).map_or(f64::NAN, |after| after - before);
@@ -103,12 +105,12 @@ pub(super) async fn online(
     let ask = |question| falaj.request("/get-online-features", question);
     let requests = questions.iter().map(ask).collect::<Result<Vec<_>>>()?;
     let (address, pid) = (falaj.address()?, falaj.pid()?);
-    let mut alone = load(address, pid, &requests, 1, run).await?;
+    let mut alone = load(address, pid, &requests, 1, run)?;
     let what = "100 × 50 in Feast's JSON, one connection";
     report.row(what, &[(alone.rate, "requests/s"), (alone.cpu, "ms of CPU")]);
     let times = (median(&mut alone.took) * 1e3, p99(&mut alone.took) * 1e3);
     report.row("the same, median and p99", &[(times.0, "ms"), (times.1, "ms")]);
-    let mut ours = load(address, pid, &requests, CONNECTIONS, run).await?;
+    let mut ours = load(address, pid, &requests, CONNECTIONS, run)?;
     report.note("100 × 50 in Feast's JSON, 16 connections", ours.rate, "requests/s");
     report.goal("the same, server's CPU a request", ours.cpu, "ms", Goal::AtMost(1.0));
     let times = (median(&mut ours.took) * 1e3, p99(&mut ours.took) * 1e3);
@@ -129,7 +131,7 @@ pub(super) async fn online(
         same(&falaj, &feast, &questions[0]).await?;
         let ask = |question: &Value| plain(feast.address, question);
         let requests: Vec<_> = questions.iter().map(ask).collect();
-        let theirs = load(feast.address, feast.pid(), &requests, CONNECTIONS, 2 * run).await?;
+        let theirs = load(feast.address, feast.pid(), &requests, CONNECTIONS, 2 * run)?;
         let what = "the same: feast serve on Redis, without Redis itself";
         report.row(what, &[(theirs.rate, "requests/s"), (theirs.cpu, "ms of CPU")]);
         let ratio = ours.rate / theirs.rate;

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use falaj_base::Clock;
-use futures::future::try_join_all;
 use serde_json::{Value, json};
 
 use super::falaj::Falaj;
 use super::online::filled;
+use crate::lanes::drive;
 use crate::report::{Goal, Report, median, p99};
 use crate::wire::Wire;
 
@@ -18,8 +18,8 @@ const FIELDS: usize = 50;
 pub(super) async fn push(report: &mut Report, run: Duration) -> Result<()> {
     let falaj = filled().await?;
     for (rows, connections) in [(1, 1), (100, 1), (1, CONNECTIONS)] {
-        let lanes = (0..connections).map(|lane| one(&falaj, lane, rows, run));
-        let mut took: Vec<f64> = try_join_all(lanes).await?.into_iter().flatten().collect();
+        let lanes = || (0..connections).map(|lane| one(&falaj, lane, rows, run));
+        let mut took: Vec<f64> = drive(lanes)?.into_iter().flatten().collect();
         #[allow(clippy::cast_precision_loss, reason = "a count of pushes")]
         let rate = took.len() as f64 / run.as_secs_f64();
         let what = format!("push of {rows} × 50 until it is read, {connections} at a time");

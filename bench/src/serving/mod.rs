@@ -46,6 +46,7 @@ pub(crate) enum Measure {
 }
 
 #[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
 pub(crate) struct Options {
     /// The environments that `bench/serving/setup` makes; by default $CACHE/bench-serving.
     #[arg(long, env = "FALAJ_BENCH_SERVING")]

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use futures::future::try_join_all;
 
 use super::client::occurrences;
 use super::peer::Peer;
 use super::{Options, population};
 use crate::commit::per_second;
+use crate::lanes::drive;
 use crate::report::{Goal, Report, median, p99};
 
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -118,16 +118,16 @@ async fn rate(
     peer: &Peer,
     options: &Options,
     path: &str,
-    body: impl Fn(&str, usize) -> Result<String>,
+    body: impl Fn(&str, usize) -> Result<String> + Sync,
 ) -> Result<Rate> {
     let experiment = peer.new_experiment().await?;
     let mut lanes = Vec::new();
     for _ in 0..options.connections {
         lanes.push((peer.new_run(&experiment).await?, AtomicUsize::new(0)));
     }
-    let send = async |time: Duration| -> Result<usize> {
+    let send = |time: Duration| -> Result<usize> {
         let until = Instant::now() + time;
-        let each = lanes.iter().map(async |(run, sent)| -> Result<usize> {
+        let one = async |(run, sent): &(String, AtomicUsize)| -> Result<usize> {
             let mut connection = peer.connect().await?;
             let mut count = 0;
             while Instant::now() < until {
@@ -141,12 +141,12 @@ async fn rate(
                 }
             }
             Ok(count)
-        });
-        Ok(try_join_all(each).await?.into_iter().sum())
+        };
+        Ok(drive(|| lanes.iter().map(&one))?.into_iter().sum())
     };
-    send(WARM_UP).await?;
+    send(WARM_UP)?;
     let (before, began) = (peer.cpu_seconds()?, Instant::now());
-    let count = send(options.time()).await?;
+    let count = send(options.time())?;
     let (used, took) = (peer.cpu_seconds()? - before, began.elapsed());
     let rate = per_second(count, took);
     Ok(Rate { per_second: rate, cpu_micros: used * 1e6 / (rate * took.as_secs_f64()) })

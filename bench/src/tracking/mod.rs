@@ -24,6 +24,7 @@ use peer::Peer;
 
 /// What is measured, and how much of it.
 #[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
 pub(crate) struct Options {
     /// The Python that has MLflow; by default $CACHE/mlflow-venv/bin/python, which `make` sets up.
     #[arg(long, env = "FALAJ_MLFLOW_PYTHON")]

@@ -85,6 +85,8 @@ pub struct Action {
     pub role: Role,
     /// Whether an auditor may do it too.
     pub auditor: bool,
+    /// Whether the token of a job may do it: reading, and what a job is there for.
+    pub jobs: bool,
     /// One line for people.
     pub about: &'static str,
 }
@@ -92,18 +94,25 @@ pub struct Action {
 impl Action {
     #[must_use]
     pub const fn read(name: &'static str, role: Role, about: &'static str) -> Self {
-        Self { name, access: Access::Read, role, auditor: false, about }
+        Self { name, access: Access::Read, role, auditor: false, jobs: true, about }
     }
 
     #[must_use]
     pub const fn write(name: &'static str, role: Role, about: &'static str) -> Self {
-        Self { name, access: Access::Write, role, auditor: false, about }
+        Self { name, access: Access::Write, role, auditor: false, jobs: false, about }
     }
 
     /// Open to auditors as well.
     #[must_use]
     pub const fn and_auditor(mut self) -> Self {
         self.auditor = true;
+        self
+    }
+
+    /// Open to the tokens of jobs as well.
+    #[must_use]
+    pub const fn and_jobs(mut self) -> Self {
+        self.jobs = true;
         self
     }
 

@@ -59,13 +59,15 @@ pub struct TokenLimit {
     pub id: TokenId,
     pub scope: Scope,
     pub role: Role,
+    /// Whether a job acts with it, which may do less than its owner: see [`Action::jobs`].
+    pub of_job: bool,
 }
 
 impl TokenLimit {
     /// Whether the token's own scope and role reach this far, whatever its owner may do.
     #[must_use]
     pub fn reaches(&self, action: &Action, scope: &Scope) -> bool {
-        self.scope.contains(scope) && action.permits(self.role)
+        self.scope.contains(scope) && action.permits(self.role) && (action.jobs || !self.of_job)
     }
 }
 

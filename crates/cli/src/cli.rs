@@ -114,6 +114,7 @@ pub(crate) enum Command {
     Train(Box<commands::train::Train>),
     Job(commands::job::Job),
     Queue(commands::queue::Queue),
+    Budget(commands::budget::Budget),
     Pool(commands::pool::Pool),
     Cost(commands::cost::Cost),
     Simulate(commands::simulate::Simulate),

@@ -4,6 +4,7 @@
 pub(crate) mod apply;
 pub(crate) mod audit;
 pub(crate) mod backup;
+pub(crate) mod budget;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod cost;
@@ -41,6 +42,7 @@ pub(crate) mod service_account;
 pub(crate) mod shim;
 pub(crate) mod simulate;
 pub(crate) mod sync;
+mod telemetry;
 pub(crate) mod tenant;
 pub(crate) mod token;
 pub(crate) mod train;
@@ -98,6 +100,7 @@ pub(crate) async fn run(command: Command, ctx: &Context) -> Result<()> {
         Command::Train(command) => command.run(ctx).await,
         Command::Job(command) => command.run(ctx).await,
         Command::Queue(command) => command.run(ctx).await,
+        Command::Budget(command) => command.run(ctx).await,
         Command::Pool(command) => command.run(ctx).await,
         Command::Cost(command) => command.run(ctx).await,
         Command::Simulate(command) => command.run(ctx),

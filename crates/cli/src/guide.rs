@@ -17,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 12] = [
     ("Models", &["model", "webhook"]),
     ("Data and features", &["dataset", "apply", "feature", "training-set"]),
     ("Models that answer", &["deploy", "endpoint", "predict", "serve-edge", "engine"]),
-    ("Training", &["train", "job", "queue", "pool", "cost", "simulate"]),
+    ("Training", &["train", "job", "queue", "pool", "cost", "budget", "simulate"]),
     ("Data, keys and where they may be", &["object", "key", "zone"]),
     ("Coming from elsewhere, and going", &["import", "sync", "export"]),
     ("What happened", &["audit", "events"]),

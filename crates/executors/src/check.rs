@@ -8,11 +8,19 @@ pub const MOST_RANKS: usize = 1024;
 /// less what executors write before it.
 const LONGEST_WORD: usize = 128 * 1024 - 64;
 
-/// The first thing that makes a launch impossible.
+/// The first thing that makes a launch impossible for an executor that starts programs.
 pub(crate) fn refuses(launch: &Launch) -> Option<String> {
     if let Some(image) = &launch.image {
         return Some(format!("image: `{image}`: this executor starts programs, not containers"));
     }
+    if let Some(slice) = &launch.slice {
+        return Some(format!("mig: `{slice}`: this executor cannot hand over slices of GPUs"));
+    }
+    refuses_but_images(launch)
+}
+
+/// The first thing that makes a launch impossible, images and slices apart.
+pub(crate) fn refuses_but_images(launch: &Launch) -> Option<String> {
     if launch.command.first().is_none_or(String::is_empty) {
         return Some("command: is empty; the program comes first".to_owned());
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::plain::{self, is_there};
-use crate::{AttemptId, ExecutorError, Observed, Phase};
+use crate::{AttemptId, ExecutorError, Observed, Part, Phase};
 
 const FILLING: &str = ".new-";
 const GOING: &str = ".gone-";
@@ -86,6 +86,18 @@ impl Folder {
     ) -> Result<Vec<u8>, ExecutorError> {
         let path = self.known(attempt)?.join(log_name(rank));
         plain::read_part(&path, from, most).map_err(|error| away(&path, &error))
+    }
+
+    /// The next part of a rank's output that was not dropped.
+    pub(crate) fn output_part(
+        &self,
+        attempt: &AttemptId,
+        rank: u32,
+        from: u64,
+        most: usize,
+    ) -> Result<Part, ExecutorError> {
+        let path = self.known(attempt)?.join(log_name(rank));
+        plain::next_part(&path, from, most).map_err(|error| away(&path, &error))
     }
 
     /// Makes the folder of an attempt with what `fill` puts into it; `None` if there is one.

@@ -1,4 +1,4 @@
-//! Where jobs really run: processes of this machine, Slurm, Ray.
+//! Where jobs really run: processes of this machine, Slurm, Ray, Kubernetes.
 //!
 //! An executor knows *attempts*: one start of one job, with all its ranks. It starts them, tells what
 //! became of them, passes signals on, and hands out what they wrote.
@@ -15,6 +15,8 @@ mod cgroup;
 mod check;
 mod ends;
 mod folder;
+pub mod gpu;
+pub mod kubernetes;
 pub mod local;
 mod plain;
 mod process;
@@ -25,6 +27,7 @@ pub mod shim;
 pub mod slurm;
 
 pub use check::MOST_RANKS;
+pub use kubernetes::{KubernetesExecutor, KubernetesSettings, Toleration, Volume};
 pub use local::LocalExecutor;
 pub use ray::{RayExecutor, RaySettings};
 pub use seam::{

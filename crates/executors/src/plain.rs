@@ -20,6 +20,8 @@ use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::Part;
+
 /// The most that is read of a record of how things are.
 pub(crate) const RECORD: u64 = 1 << 20;
 /// The most that is read of what is to be started, which has the whole environment in it.
@@ -124,6 +126,20 @@ pub(crate) fn read_part(path: &Path, from: u64, most: usize) -> io::Result<Vec<u
     let mut bytes = Vec::new();
     file.take(most as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The next bytes of a file that are no hole, from an offset on; no part reaches across one.
+pub(crate) fn next_part(path: &Path, from: u64, most: usize) -> io::Result<Part> {
+    use rustix::fs::{SeekFrom as Place, seek};
+    let Some(mut file) = open(path)? else { return Ok(Part { at: from, bytes: Vec::new() }) };
+    // Past its end, and in a file system without holes, all that is asked for is there.
+    let at = seek(&file, Place::Data(from)).unwrap_or(from);
+    // There is always one at the very end; a file system without holes tells of no other.
+    let hole = seek(&file, Place::Hole(at)).unwrap_or(u64::MAX);
+    file.seek(SeekFrom::Start(at))?;
+    let mut bytes = Vec::new();
+    file.take((most as u64).min(hole.saturating_sub(at))).read_to_end(&mut bytes)?;
+    Ok(Part { at, bytes })
 }
 
 /// A whole file; `None` if there is none, or it is longer than that.

@@ -67,6 +67,8 @@ pub struct Launch {
     pub command: Vec<String>,
     /// A container image, where the executor runs containers; refused where it does not.
     pub image: Option<String>,
+    /// A slice of a GPU for each rank, such as `1g`, instead of whole ones; refused where the executor has none.
+    pub slice: Option<String>,
     /// Where it starts; a folder of the attempt's own if absent.
     pub folder: Option<PathBuf>,
     pub env: BTreeMap<String, String>,
@@ -181,6 +183,12 @@ pub trait Executor: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Where the nodes of an attempt will reach each other, one after the other, if the engine gives them
+    /// addresses of its own; `None` where they have those of their pool.
+    fn hosts(&self, _attempt: &AttemptId, _nodes: usize) -> Option<Vec<String>> {
+        None
+    }
+
     /// Starts an attempt, or finds the one that is there. Returns once it will be found again whatever
     /// happens to this process.
     fn launch(&self, launch: &Launch) -> Result<(), ExecutorError>;
@@ -217,6 +225,11 @@ pub trait Executor: fmt::Debug + Send + Sync {
 
     /// `None` where the engine does not tell.
     fn usage(&self, attempt: &AttemptId) -> Result<Option<Usage>, ExecutorError>;
+
+    /// The ids of its processes, where they are processes of this machine; none elsewhere.
+    fn processes(&self, _attempt: &AttemptId) -> Result<Vec<u32>, ExecutorError> {
+        Ok(Vec::new())
+    }
 
     /// The stacks of its ranks as text, where that can be had; for hangs.
     fn stacks(&self, attempt: &AttemptId) -> Result<Option<String>, ExecutorError>;

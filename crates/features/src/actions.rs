@@ -32,7 +32,8 @@ pub static TRAINING_SET_CREATE: Action = Action::write(
     "training-set:create",
     Role::Contributor,
     "Join features to moments, and keep the result",
-);
+)
+.and_jobs();
 
 pub static ACTIONS: &[&Action] = &[
     &FEATURE_READ,

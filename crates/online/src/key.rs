@@ -35,19 +35,30 @@ impl Key {
         parts: impl IntoIterator<Item = (&'a str, &'a Value)>,
     ) -> Result<Self> {
         let mut bytes = Vec::with_capacity(16);
+        Self::write(&mut bytes, view, parts)?;
+        Ok(Self(bytes.into()))
+    }
+
+    /// Writes such a key behind what is there.
+    pub fn write<'a>(
+        bytes: &mut Vec<u8>,
+        view: u32,
+        parts: impl IntoIterator<Item = (&'a str, &'a Value)>,
+    ) -> Result<()> {
+        let start = bytes.len();
         bytes.extend_from_slice(&view.to_be_bytes());
         for (name, part) in parts {
-            if !write(&mut bytes, part) {
+            if !write(bytes, part) {
                 let allowed = "a whole number, text, bytes, a time or a boolean as a key";
                 let shown = part.kind().map_or("null".to_owned(), |kind| kind.to_string());
                 return Err(Error::invalid(name, shown, allowed));
             }
-            if bytes.len() > MAX_BYTES {
+            if bytes.len() - start > MAX_BYTES {
                 let allowed = format!("keys that take up at most {MAX_BYTES} bytes together");
                 return Err(Error::invalid(name, "longer", allowed));
             }
         }
-        Ok(Self(bytes.into()))
+        Ok(())
     }
 
     /// The key of another row of the same entity, beside its own. Views are numbered with 31 bits,

@@ -24,6 +24,6 @@ pub mod value;
 
 pub use decimal::Decimal;
 pub use key::{Key, Pattern};
-pub use row::{Layout, Row, Stamp};
+pub use row::{Layout, Packing, Row, Stamp};
 pub use store::{About, Batch, Home, Online, Position};
 pub use value::{Kind, Moments, Scalar, Value};

@@ -141,40 +141,21 @@ impl Layout {
         if values.len() != self.fields.len() {
             return Err(Error::internal("a row has another number of values than its view"));
         }
-        let mut row = vec![0; self.tail];
-        row[0] = VERSION;
-        row[1..HEAD].copy_from_slice(&stamp.bytes());
-        for (place, (field, value)) in self.fields.iter().zip(values).enumerate() {
-            if !value.is(field.kind) {
-                return Err(Error::internal("a value is of another kind than its field"));
-            }
-            let (at, before) = (field.slot, row.len());
-            match value {
-                Value::Null => row[HEAD + place / 8] |= 1 << (place % 8),
-                Value::String(text) => row.extend_from_slice(text.as_bytes()),
-                Value::Bytes(bytes) => row.extend_from_slice(bytes),
-                Value::List(items) => list(&mut row, items)?,
-                Value::Bool(_) => row[at] = u8::from(matches!(value, Value::Bool(true))),
-                Value::Int32(value) | Value::Date(value) => {
-                    row[at..at + 4].copy_from_slice(&value.to_le_bytes());
-                }
-                Value::Decimal(value, _) => {
-                    row[at..at + 16].copy_from_slice(&value.to_le_bytes());
-                }
-                Value::Float32(value) => row[at..at + 4].copy_from_slice(&value.to_le_bytes()),
-                Value::Int64(value) | Value::Timestamp(value) => {
-                    row[at..at + 8].copy_from_slice(&value.to_le_bytes());
-                }
-                Value::Float64(value) => row[at..at + 8].copy_from_slice(&value.to_le_bytes()),
-            }
-            let fixed = matches!(field.kind, Kind::One(scalar) if size(scalar).is_some());
-            if !fixed {
-                debug_assert!(row.len() >= before, "a tail only grows");
-                let end = short(row.len() - self.tail)?;
-                row[at..at + 4].copy_from_slice(&end);
-            }
+        let mut row = Vec::with_capacity(self.tail);
+        let mut packing = self.begin(stamp, &mut row);
+        for (field, value) in values.iter().enumerate() {
+            packing.value(field, value)?;
         }
         Ok(row.into())
+    }
+
+    /// Begins a row behind what is there. Every field is then set once, in order.
+    pub fn begin<'a>(&'a self, stamp: Stamp, out: &'a mut Vec<u8>) -> Packing<'a> {
+        let start = out.len();
+        out.resize(start + self.tail, 0);
+        out[start] = VERSION;
+        out[start + 1..start + HEAD].copy_from_slice(&stamp.bytes());
+        Packing { layout: self, out, start }
     }
 
     /// A row as it is stored, to look at through this layout.
@@ -182,6 +163,60 @@ impl Layout {
         let stamp = Stamp::read(bytes).filter(|_| bytes.len() >= self.tail).ok_or_else(damaged)?;
         Ok(Row { layout: self, bytes, stamp })
     }
+}
+
+/// A row that is being packed.
+#[derive(Debug)]
+pub struct Packing<'a> {
+    layout: &'a Layout,
+    out: &'a mut Vec<u8>,
+    start: usize,
+}
+
+impl Packing<'_> {
+    /// Sets a field whose values are of one size to what a value of it is as bytes, little end first.
+    pub fn fixed<const N: usize>(&mut self, field: usize, bytes: [u8; N]) -> Result<()> {
+        match self.layout.fields.get(field) {
+            Some(&Field { kind: Kind::One(scalar), slot, .. }) if size(scalar) == Some(N) => {
+                let at = self.start + slot;
+                self.out[at..at + N].copy_from_slice(&bytes);
+                Ok(())
+            }
+            _ => Err(another()),
+        }
+    }
+
+    pub fn value(&mut self, field: usize, value: &Value) -> Result<()> {
+        let kind = self.layout.kind(field).filter(|kind| value.is(*kind)).ok_or_else(another)?;
+        match value {
+            Value::Null => self.out[self.start + HEAD + field / 8] |= 1 << (field % 8),
+            Value::Bool(value) => return self.fixed(field, [u8::from(*value)]),
+            Value::Int32(value) | Value::Date(value) => {
+                return self.fixed(field, value.to_le_bytes());
+            }
+            Value::Int64(value) | Value::Timestamp(value) => {
+                return self.fixed(field, value.to_le_bytes());
+            }
+            Value::Float32(value) => return self.fixed(field, value.to_le_bytes()),
+            Value::Float64(value) => return self.fixed(field, value.to_le_bytes()),
+            Value::Decimal(value, _) => return self.fixed(field, value.to_le_bytes()),
+            Value::String(text) => self.out.extend_from_slice(text.as_bytes()),
+            Value::Bytes(bytes) => self.out.extend_from_slice(bytes),
+            Value::List(items) => list(self.out, items)?,
+        }
+        // A value of no fixed size says where it ends in the tail, also if it is none.
+        if !matches!(kind, Kind::One(scalar) if size(scalar).is_some()) {
+            let end = short(self.out.len() - self.start - self.layout.tail)?;
+            let at = self.start + self.layout.fields[field].slot;
+            self.out[at..at + 4].copy_from_slice(&end);
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn another() -> Error {
+    Error::internal("a value is of another kind than its field")
 }
 
 fn short(size: usize) -> Result<[u8; 4]> {

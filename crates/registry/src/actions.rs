@@ -10,8 +10,16 @@ pub static MODEL_READ: Action = Action::read(
 pub static MODEL_WRITE: Action = Action::write(
     "model:write",
     Role::Contributor,
-    "Create, rename, describe and tag registered models, and add versions",
-);
+    "Create, describe and tag registered models, and add versions",
+)
+.and_jobs();
+/// These are apart from writing, so that no job takes away what others made.
+pub static MODEL_RENAME: Action =
+    Action::write("model:rename", Role::Contributor, "Rename a registered model");
+pub static MODEL_UNTAG: Action =
+    Action::write("model:untag", Role::Contributor, "Delete tags of models and versions");
+pub static MODEL_WITHDRAW: Action =
+    Action::write("model:withdraw", Role::Contributor, "Take a request for approval back");
 pub static MODEL_DELETE: Action =
     Action::write("model:delete", Role::Contributor, "Delete a registered model or a version");
 /// Stock clients set aliases with the rights they train with; where promotion is another person's
@@ -46,6 +54,9 @@ pub static MODEL_IMPORT: Action = Action::write(
 pub static ACTIONS: &[&Action] = &[
     &MODEL_READ,
     &MODEL_WRITE,
+    &MODEL_RENAME,
+    &MODEL_UNTAG,
+    &MODEL_WITHDRAW,
     &MODEL_DELETE,
     &MODEL_PROMOTE,
     &MODEL_IMPORT,

@@ -2,6 +2,7 @@
 
 use crate::decision::Placed;
 use crate::model::{JobId, JobSpec, Millis, NodeId, NodeSpec, QueueId, QueueSpec, Quota};
+use crate::usage::Seconds;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -37,6 +38,12 @@ pub enum Event {
     Finished(JobId),
     /// It was withdrawn and is on no node any more.
     Cancelled(JobId),
+    /// What jobs of a queue that have ended used before whoever calls began anew, and what those that
+    /// run used until now: resource-seconds, as far as they have not faded.
+    Used {
+        queue: QueueId,
+        seconds: Seconds,
+    },
     /// Nothing but time has passed.
     Tick,
 }

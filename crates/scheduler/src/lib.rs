@@ -29,6 +29,7 @@
 pub mod cluster;
 
 pub mod decision;
+pub mod demand;
 pub mod event;
 pub mod model;
 pub mod order;
@@ -36,10 +37,12 @@ pub mod quota;
 pub mod ranked;
 pub mod scheduler;
 pub mod simulate;
+pub mod usage;
 pub mod waiting;
 pub mod why;
 
 pub use decision::{Decision, Placed, Refusal, StopReason};
+pub use demand::{Demand, NodeStanding};
 pub use event::{Event, Restored, RunningAt};
 pub use model::{
     Amounts, Ask, GpuAsk, GpuType, JobId, JobSpec, MigProfile, Millis, NodeId, NodeSpec, QueueId,
@@ -47,3 +50,4 @@ pub use model::{
 };
 pub use order::Order;
 pub use scheduler::{Scheduler, Settings};
+pub use usage::HalfLife;

@@ -10,7 +10,9 @@
 //! most what all own together. A charge that would break this is never made (`charge` is called
 //! after `fits`); a quota that is cut afterwards is mended by stopping jobs.
 
-use crate::model::{Amounts, DIMENSIONS, Dimension, QueueId, QueueSpec, Quota, UNLIMITED};
+use crate::model::{Amounts, DIMENSIONS, Dimension, Millis, QueueId, QueueSpec, Quota, UNLIMITED};
+use crate::usage::{HalfLife, Seconds, Usage};
+use crate::waiting::Score;
 
 /// Where a queue is kept. The root of all tenants is the first.
 pub(crate) type Place = u32;
@@ -35,6 +37,8 @@ struct Node {
     used: Amounts,
     /// Held by all jobs below it, whoever owns it.
     held: Amounts,
+    /// What they have used of late.
+    usage: Usage,
 }
 
 #[derive(Clone, Debug)]
@@ -43,12 +47,19 @@ pub struct QuotaTree {
     by_id: Vec<Option<Place>>,
     /// Whether any quota limits anything.
     governs: bool,
+    half_life: HalfLife,
+    now: Millis,
 }
+
+/// How much those on the way down to a queue have of what is there, and have had: whoever has less on
+/// the highest level that differs goes first.
+pub(crate) type Fair = [Score; MAX_DEPTH];
 
 impl Default for QuotaTree {
     fn default() -> Self {
         let root = Node::new(None, None, Quota::of_children(), 1);
-        Self { nodes: vec![root], by_id: Vec::new(), governs: false }
+        let half_life = HalfLife::default();
+        Self { nodes: vec![root], by_id: Vec::new(), governs: false, half_life, now: 0 }
     }
 }
 
@@ -65,6 +76,7 @@ impl Node {
             home: zero,
             used: zero,
             held: zero,
+            usage: Usage::default(),
         }
     }
 
@@ -75,6 +87,15 @@ impl Node {
 }
 
 impl QuotaTree {
+    /// With usage that fades so fast.
+    pub(crate) fn fading(half_life: HalfLife) -> Self {
+        Self { half_life, ..Self::default() }
+    }
+
+    pub(crate) fn pass_time(&mut self, now: Millis) {
+        self.now = now;
+    }
+
     pub(crate) fn place(&self, id: QueueId) -> Option<Place> {
         self.by_id.get(id.0 as usize).copied().flatten()
     }
@@ -172,6 +193,10 @@ impl QuotaTree {
         self.held(ROOT)
     }
 
+    pub(crate) fn weight(&self, place: Place) -> u32 {
+        self.nodes[place as usize].weight
+    }
+
     pub(crate) fn owned(&self, place: Place) -> &Amounts {
         &self.nodes[place as usize].owned
     }
@@ -256,6 +281,7 @@ impl QuotaTree {
         let mut at = Some(place);
         while let Some(here) = at {
             let node = &mut self.nodes[here as usize];
+            node.usage.bring(self.now, &node.held, self.half_life);
             for i in 0..DIMENSIONS {
                 let over = node.used.0[i].saturating_sub(node.home.0[i]);
                 if more {
@@ -349,6 +375,48 @@ impl QuotaTree {
     /// Whether `place` is `ancestor` or below it.
     pub(crate) fn is_below(&self, place: Place, ancestor: Place) -> bool {
         self.path(place).any(|at| at == ancestor)
+    }
+
+    /// What a queue and all above it used before anybody counted here.
+    pub(crate) fn used_before(&mut self, place: Place, seconds: &Seconds) {
+        let path: Vec<Place> = self.path(place).collect();
+        for at in path {
+            let node = &mut self.nodes[at as usize];
+            node.usage.bring(self.now, &node.held, self.half_life);
+            node.usage.add(seconds);
+        }
+    }
+
+    /// What a queue has used of late, as a share of `capacity`.
+    pub(crate) fn used(&self, place: Place, capacity: &Amounts) -> f64 {
+        let node = &self.nodes[place as usize];
+        let mut usage = node.usage;
+        usage.bring(self.now, &node.held, self.half_life);
+        usage.share(capacity, self.half_life)
+    }
+
+    /// Whether what was used counts.
+    pub(crate) fn remembers(&self) -> bool {
+        !self.half_life.is_off()
+    }
+
+    /// Where a queue stands among those that borrow: what it has and has had, by its weight, from the
+    /// tenant down.
+    pub(crate) fn fair(&self, place: Place, capacity: &Amounts) -> Fair {
+        let mut fair = [Score::of(0.0); MAX_DEPTH];
+        if !self.remembers() {
+            return fair;
+        }
+        let levels = self.path(place).filter(|&at| at != ROOT);
+        let mut depth = 0;
+        for at in levels {
+            let weight = f64::from(self.nodes[at as usize].weight);
+            let used = self.used(at, capacity) / weight;
+            fair[depth.min(MAX_DEPTH - 1)] = Score::of(used + self.share(at, capacity));
+            depth += 1;
+        }
+        fair[..depth.min(MAX_DEPTH)].reverse();
+        fair
     }
 
     /// The weighted dominant share of what a queue holds of `capacity`.

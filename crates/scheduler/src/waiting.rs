@@ -47,6 +47,9 @@ pub enum Verdict {
 pub(crate) struct Score(u64);
 
 impl Score {
+    pub(crate) const FIRST: Self = Self(0);
+    pub(crate) const LAST: Self = Self(u64::MAX);
+
     pub(crate) fn of(score: f64) -> Self {
         let bits = score.to_bits();
         Self(if bits >> 63 == 1 { !bits } else { bits | 1 << 63 })

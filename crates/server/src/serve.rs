@@ -14,6 +14,7 @@ use falaj_serving::ServingCollector;
 use falaj_store::lease::Leases;
 use falaj_store::worker::Worker;
 use falaj_training::Reach;
+use falaj_training::telemetry::metrics::TelemetryCollector;
 use falaj_web::Module;
 use prometheus_client::collector::Collector;
 
@@ -112,8 +113,9 @@ impl Server {
         let serving = ServingCollector::new(services.serving.clone());
         let streams = StreamCollector::new(services.features.clone());
         let fresh = FreshnessCollector::new(services.features.clone());
+        let used = TelemetryCollector::new(services.training.clone());
         let others: Vec<Box<dyn Collector>> =
-            vec![Box::new(serving), Box::new(streams), Box::new(fresh)];
+            vec![Box::new(serving), Box::new(streams), Box::new(fresh), Box::new(used)];
         let metrics = Metrics::new(Some(services.db.clone()), others);
         let leases = Leases::new(services.db.clone(), data_dir.server_id());
         services.features.lead(leases.clone());

@@ -81,6 +81,8 @@ impl Services {
             audit.reads().clone(),
         );
         tracking.settle().await?;
+        tenancy.before_deleting("traces", falaj_traces::forget_project);
+        tenancy.before_deleting("tracking", falaj_tracking::experiment::forget_project);
         let registry =
             Registry::new(config.registry.clone(), tracking.clone(), tenancy.clone(), keys.clone());
         let data = Some(data_dir.to_owned());

@@ -11,7 +11,11 @@ pub static TRACE_WRITE: Action = Action::write(
     "trace:write",
     Role::Contributor,
     "Log traces and spans, tag and assess them, and keep issues",
-);
+)
+.and_jobs();
+/// Apart from writing, so that no job takes away what others noted.
+pub static TRACE_UNTAG: Action =
+    Action::write("trace:untag", Role::Contributor, "Delete tags of traces");
 pub static TRACE_DELETE: Action =
     Action::write("trace:delete", Role::Contributor, "Delete traces for good");
 
@@ -24,7 +28,8 @@ pub static EVALUATION_WRITE: Action = Action::write(
     "evaluation:write",
     Role::Contributor,
     "Create evaluation datasets, add records, register scorers",
-);
+)
+.and_jobs();
 pub static EVALUATION_DELETE: Action = Action::write(
     "evaluation:delete",
     Role::Contributor,
@@ -34,6 +39,7 @@ pub static EVALUATION_DELETE: Action = Action::write(
 pub static ACTIONS: &[&Action] = &[
     &TRACE_READ,
     &TRACE_WRITE,
+    &TRACE_UNTAG,
     &TRACE_DELETE,
     &EVALUATION_READ,
     &EVALUATION_WRITE,

@@ -19,6 +19,7 @@ pub mod assessment;
 pub mod config;
 pub mod evaluation;
 pub mod issue;
+mod leaving;
 pub mod otlp;
 mod schema;
 pub mod search;
@@ -36,9 +37,10 @@ use falaj_web::Module;
 
 pub use actions::{
     ACTIONS, EVALUATION_DELETE, EVALUATION_READ, EVALUATION_WRITE, TRACE_DELETE, TRACE_READ,
-    TRACE_WRITE,
+    TRACE_UNTAG, TRACE_WRITE,
 };
 pub use config::TracesConfig;
+pub use leaving::forget_project;
 pub use schema::MIGRATIONS;
 
 /// The traces service. Cheap to clone.

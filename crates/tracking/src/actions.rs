@@ -3,7 +3,7 @@
 use falaj_base::{Action, Role};
 
 pub static EXPERIMENT_CREATE: Action =
-    Action::write("experiment:create", Role::Contributor, "Create an experiment");
+    Action::write("experiment:create", Role::Contributor, "Create an experiment").and_jobs();
 pub static EXPERIMENT_READ: Action =
     Action::read("experiment:read", Role::Viewer, "See and search experiments");
 pub static EXPERIMENT_UPDATE: Action =
@@ -13,7 +13,12 @@ pub static EXPERIMENT_DELETE: Action =
 pub static RUN_READ: Action =
     Action::read("run:read", Role::Viewer, "See and search runs, their metrics and artifacts");
 pub static RUN_WRITE: Action =
-    Action::write("run:write", Role::Contributor, "Create runs and log to them");
+    Action::write("run:write", Role::Contributor, "Create runs and log to them").and_jobs();
+/// Apart from writing, so that no job takes away what others logged.
+pub static RUN_UNTAG: Action =
+    Action::write("run:untag", Role::Contributor, "Delete tags of runs and of logged models");
+pub static ARTIFACT_DELETE: Action =
+    Action::write("artifact:delete", Role::Contributor, "Delete artifacts and folders of them");
 pub static RUN_DELETE: Action =
     Action::write("run:delete", Role::Contributor, "Delete or restore a run, recoverably");
 pub static RUN_PURGE: Action =
@@ -59,6 +64,8 @@ pub static ACTIONS: &[&Action] = &[
     &EXPERIMENT_DELETE,
     &RUN_READ,
     &RUN_WRITE,
+    &RUN_UNTAG,
+    &ARTIFACT_DELETE,
     &RUN_DELETE,
     &RUN_PURGE,
     &EXPERIMENT_PURGE,

@@ -8,7 +8,10 @@ use falaj_scheduler::order::{NAMES, by_name};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::autoscale::config::AutoscaleConfig;
 use crate::name::GpuTypeName;
+use crate::pool::kubernetes::KubernetesConfig;
+use crate::telemetry::config::TelemetryConfig;
 
 /// Jobs: where they run, in which order, and how much of everything there may be.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -58,8 +61,17 @@ pub struct TrainingConfig {
     pub max_log: ByteSize,
     /// How long decisions are kept, for `falaj job why`.
     pub keep_decisions: HumanDuration,
+    /// Whose turn it is among queues that live on what others own.
+    pub fair_share: FairShareConfig,
+    /// How long jobs that have ended are kept; for ever if absent. What they cost stays.
+    pub keep_ended: Option<HumanDuration>,
+    /// Reports that a start may send in a second, all its ranks together.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_reports: u32,
     /// Prices by the hour, where a node has none of its own.
     pub prices: PriceBook,
+    /// What running jobs use, and what follows from it.
+    pub telemetry: TelemetryConfig,
 }
 
 impl Default for TrainingConfig {
@@ -83,8 +95,33 @@ impl Default for TrainingConfig {
             token_life: HumanDuration::from_days(1),
             max_log: ByteSize::mib(256),
             keep_decisions: HumanDuration::from_days(30),
+            fair_share: FairShareConfig::default(),
+            keep_ended: None,
+            max_reports: 200,
             prices: PriceBook::default(),
+            telemetry: TelemetryConfig::default(),
         }
+    }
+}
+
+/// Queues that borrow go in the order of what they hold and have used, by their weights: whoever has had
+/// less goes first.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FairShareConfig {
+    /// After this long, half of what a queue has used is forgotten. `0s` turns the comparison off.
+    pub half_life: HumanDuration,
+}
+
+impl Default for FairShareConfig {
+    fn default() -> Self {
+        Self { half_life: HumanDuration::from_days(7) }
+    }
+}
+
+impl FairShareConfig {
+    pub(crate) fn millis(self) -> u64 {
+        u64::try_from(self.half_life.get().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
@@ -143,6 +180,7 @@ pub enum PoolKind {
     Local,
     Slurm,
     Ray,
+    Kubernetes,
 }
 
 impl PoolKind {
@@ -152,6 +190,7 @@ impl PoolKind {
             Self::Local => "local",
             Self::Slurm => "slurm",
             Self::Ray => "ray",
+            Self::Kubernetes => "kubernetes",
         }
     }
 }
@@ -164,7 +203,8 @@ pub struct PoolConfig {
     #[serde(default)]
     pub kind: PoolKind,
     /// A folder that this server and all nodes see under the same path. Slurm and Ray need one, outside
-    /// of the data folder: whoever runs jobs there sees all of it.
+    /// of the data folder: whoever runs jobs there sees all of it. On Kubernetes it lies in one of the
+    /// volumes, and jobs save their work there.
     #[serde(default)]
     pub folder: Option<PathBuf>,
     /// Ray's dashboard, such as `http://ray-head:8265`.
@@ -188,12 +228,18 @@ pub struct PoolConfig {
     pub account: Option<String>,
     #[serde(default)]
     pub qos: Option<String>,
-    /// Tenants whose contributors may use it. Slurm and Ray need it: jobs of all of them run there as
-    /// one user, and are not kept apart.
+    /// Which cluster of Kubernetes, and how pods are made there.
+    #[serde(default)]
+    pub kubernetes: Option<KubernetesConfig>,
+    /// Tenants whose contributors may use it. All but local pools need it: jobs of all of them run there
+    /// with the same rights, and are not kept apart.
     #[serde(default)]
     pub tenants: Option<Vec<Name>>,
     #[serde(default)]
     pub node: Vec<NodeConfig>,
+    /// Its nodes come and go: how many there should be, and who is told.
+    #[serde(default)]
+    pub autoscale: Option<AutoscaleConfig>,
 }
 
 /// Nodes of a pool that are alike.
@@ -251,6 +297,9 @@ impl PoolConfig {
                  their jobs apart"
             );
             return Some(("tenants", text));
+        }
+        if self.kind == PoolKind::Kubernetes {
+            return self.kubernetes.as_ref().and_then(|it| it.lacks(self.folder.as_deref()));
         }
         match &self.folder {
             None => {
@@ -315,11 +364,20 @@ impl TrainingConfig {
             if pool.node.is_empty() {
                 return bad(field("node"), "is empty; a pool has nodes".to_owned());
             }
+            if pool.kind != PoolKind::Kubernetes && pool.kubernetes.is_some() {
+                let text = format!("is set; a {} pool has none", pool.kind.as_str());
+                return bad(field("kubernetes"), text);
+            }
             if pool.kind == PoolKind::Ray && pool.url.is_none() {
                 return bad(field("url"), "is absent; ray needs it".to_owned());
             }
             if let Some((what, text)) = pool.lacks() {
                 return bad(field(what), text);
+            }
+            let nodes =
+                pool.node.iter().fold(0u32, |sum, node| sum.saturating_add(node.count.max(1)));
+            if let Some((what, text)) = pool.autoscale.as_ref().and_then(|it| it.lacks(nodes)) {
+                return bad(field(&format!("autoscale.{what}")), text);
             }
             for node in &pool.node {
                 let fits = node.cpu.is_finite() && (0.001..=4096.0).contains(&node.cpu);
@@ -332,6 +390,7 @@ impl TrainingConfig {
                 }
             }
         }
+        self.telemetry.check()?;
         let prices = [self.prices.core, self.prices.gpu, self.prices.spot];
         if prices.iter().any(|price| !(price.is_finite() && *price >= 0.0)) {
             return bad("training.prices".to_owned(), "has a price below 0".to_owned());

@@ -10,9 +10,13 @@
 //! | [`checkpoint`] | what a job saved, and what it goes on from |
 //! | [`log`] | output, followed and kept |
 //! | [`cost`] | what was used and what it cost |
+//! | [`autoscale`] | nodes that come and go |
+//! | [`telemetry`] | what starts use, idle ones, what jobs should ask for |
+//! | [`budget`] | what tenants and projects may spend |
 //! | `tracked` | jobs as runs |
 //! | `renew` | tokens of starts that go on |
 //! | `judge` | whether a job could ever run |
+//! | `server` | which of several servers this is |
 //!
 //! Must hold:
 //! - A job belongs to a project and is authorised there; it runs in zones that residency rules allow
@@ -22,6 +26,8 @@
 //! Not here: who goes first (`scheduler`), processes (`executors`), runs (`tracking`).
 
 mod actions;
+pub mod autoscale;
+pub mod budget;
 pub mod checkpoint;
 pub mod config;
 pub mod cost;
@@ -35,6 +41,8 @@ pub mod pool;
 pub mod queue;
 mod renew;
 mod secret;
+mod server;
+pub mod telemetry;
 mod tracked;
 
 use std::collections::{HashMap, HashSet};
@@ -52,8 +60,9 @@ use falaj_tracking::Tracking;
 use falaj_web::Module;
 
 pub use actions::{
-    ACTIONS, COST_READ, JOB_CANCEL, JOB_READ, JOB_REPORT, JOB_RUN, JOB_SUBMIT, POOL_READ, POOL_USE,
-    QUEUE_READ, QUEUE_WRITE, TENANT_QUOTA_WRITE,
+    ACTIONS, BUDGET_READ, BUDGET_WRITE, COST_READ, JOB_CANCEL, JOB_DELETE, JOB_LOSE, JOB_READ,
+    JOB_REPORT, JOB_RUN, JOB_SUBMIT, NODE_WRITE, POOL_READ, POOL_USE, QUEUE_READ, QUEUE_WRITE,
+    TENANT_BUDGET_WRITE, TENANT_QUOTA_WRITE,
 };
 pub use config::TrainingConfig;
 use judge::Judge;
@@ -67,6 +76,11 @@ pub static MIGRATIONS: &[Migration] = &[
     Migration { version: 3, name: "inbox", sql: live::inbox::SCHEMA },
     Migration { version: 4, name: "checkpoints", sql: checkpoint::store::SCHEMA },
     Migration { version: 5, name: "costs", sql: cost::INDEX },
+    Migration { version: 6, name: "budgets", sql: budget::store::SCHEMA },
+    Migration { version: 7, name: "deleted", sql: cost::kept::SCHEMA },
+    Migration { version: 8, name: "servers", sql: job::store::SERVERS },
+    Migration { version: 10, name: "telemetry", sql: telemetry::store::SCHEMA },
+    Migration { version: 11, name: "nodes", sql: autoscale::store::SCHEMA },
 ];
 
 /// What the domain stands on.
@@ -92,6 +106,8 @@ pub struct Reach {
 
 /// Tasks of projects that have not ended, and when they were counted.
 type Counted = HashMap<ProjectId, (Timestamp, u64)>;
+/// Hard budgets that projects live by, and when they were read.
+type Afforded = HashMap<ProjectId, (Timestamp, Arc<Vec<budget::Budget>>)>;
 
 /// The jobs of all projects. Cheap to clone.
 #[derive(Clone)]
@@ -105,11 +121,20 @@ struct Inner {
     live: Live,
     judge: Mutex<Option<Judge>>,
     counted: Mutex<Counted>,
-    /// What jobs with a budget have cost, and when that was added up.
-    spent: Mutex<HashMap<name::JobId, (Timestamp, f64)>>,
+    /// What budgets said about submissions, and when.
+    afforded: Mutex<Afforded>,
     /// Starts of which a large checkpoint is being checked.
     checking: Mutex<HashSet<name::StartId>>,
+    /// Which server this is, once somebody asked.
+    server: OnceLock<String>,
+    /// How often starts report.
+    reports: checkpoint::Reports,
+    /// When runs without a job were last looked for.
+    orphans_looked: Mutex<Option<Timestamp>>,
     reach: OnceLock<Reach>,
+    board: telemetry::board::Board,
+    /// Where nodes say that their ranks reach each other.
+    addresses: Mutex<HashMap<(usize, String), String>>,
 }
 
 impl fmt::Debug for Training {
@@ -133,6 +158,8 @@ impl Training {
 
     #[must_use]
     pub fn new(config: TrainingConfig, floor: Floor, pools: Pools, data_dir: &Path) -> Self {
+        floor.tenancy.before_deleting("training", job::delete::forget_project);
+        let reports = checkpoint::Reports::new(config.max_reports, floor.tracking.reads().clone());
         Self(Arc::new(Inner {
             config,
             floor,
@@ -141,9 +168,14 @@ impl Training {
             live: Live::default(),
             judge: Mutex::new(None),
             counted: Mutex::default(),
-            spent: Mutex::default(),
+            afforded: Mutex::default(),
             checking: Mutex::default(),
+            server: OnceLock::new(),
+            reports,
+            orphans_looked: Mutex::default(),
             reach: OnceLock::new(),
+            board: telemetry::board::Board::default(),
+            addresses: Mutex::default(),
         }))
     }
 
@@ -201,12 +233,42 @@ impl Training {
         self.0.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn spent(&self) -> MutexGuard<'_, HashMap<name::JobId, (Timestamp, f64)>> {
-        self.0.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn afforded(&self) -> MutexGuard<'_, Afforded> {
+        self.0.afforded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn checking(&self) -> MutexGuard<'_, HashSet<name::StartId>> {
         self.0.checking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn addresses(&self) -> MutexGuard<'_, HashMap<(usize, String), String>> {
+        self.0.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn board(&self) -> &telemetry::board::Board {
+        &self.0.board
+    }
+
+    /// Says where readings of GPUs come from, in place of the machine's own library.
+    pub fn reads_gpus_from(&self, gpus: Arc<dyn falaj_executors::gpu::Gpus>) {
+        self.board().read_from(Some(gpus));
+    }
+
+    pub(crate) fn orphans_looked(&self) -> MutexGuard<'_, Option<Timestamp>> {
+        self.0.orphans_looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn reports(&self) -> &checkpoint::Reports {
+        &self.0.reports
+    }
+
+    /// Which server this is: the same at every start from its data folder.
+    pub(crate) fn server_id(&self) -> Result<&str> {
+        if let Some(known) = self.0.server.get() {
+            return Ok(known);
+        }
+        let found = server::id_in(&self.0.folder)?;
+        Ok(self.0.server.get_or_init(|| found))
     }
 
     pub(crate) fn reach(&self) -> Option<&Reach> {
@@ -243,10 +305,16 @@ pub fn module(training: &Training, places: &Places) -> Module {
         .routes(checkpoint::http::routes(service.clone(), places.clone()))
         .routes(queue::http::routes(service.clone(), places.clone()))
         .routes(pool::http::routes(service.clone(), places.clone()))
-        .routes(cost::http::routes(service, places.clone()))
+        .routes(cost::http::routes(service.clone(), places.clone()))
+        .routes(telemetry::http::routes(service.clone(), places.clone()))
+        .routes(autoscale::http::routes(service.clone(), places.clone()))
+        .routes(budget::http::routes(service, places.clone()))
         .worker(live::worker(training))
         .worker(live::forgetter(training))
+        .worker(telemetry::forgetter(training))
         .worker(renew::worker(training))
+        .worker(job::delete::worker(training))
+        .worker(training.reports().tally().worker("training-reports"))
 }
 
 /// Runs work that may block where it may.

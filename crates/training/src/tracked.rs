@@ -8,9 +8,10 @@ use falaj_base::{Ctx, Error, Result, code};
 use falaj_governance::identity::token::job::{JobOwner, JobToken};
 use falaj_governance::tenancy::Project;
 use falaj_mlflow::Call;
+use falaj_store::db::Tx;
 use falaj_tracking::ExperimentId;
 use falaj_tracking::experiment::NewExperiment;
-use falaj_tracking::run::{Batch, NewRun, RunStatus};
+use falaj_tracking::run::{NewRun, OpenRun, PlannedRun, RunId, RunStatus, open_with_tag};
 
 use crate::Training;
 use crate::job::{Definition, Job, State, store as jobs};
@@ -20,23 +21,28 @@ use crate::name::JobId;
 /// The experiment of jobs that name none.
 const EXPERIMENT: &str = "training";
 const WORKER: &str = "training";
+/// The tag of a run that says of which job it is.
+const TAG: &str = "falaj.job";
+/// How long a job may take from its run to itself, and how many runs are looked at at a time.
+const UNBORN: Duration = Duration::from_mins(10);
+const ORPHANS: usize = 500;
 /// How much longer than its time limit the token of a job works.
 const SLACK: Duration = Duration::from_hours(1);
 /// The longest list that is written as one tag.
 const MAX_TAG: usize = 4000;
 
 impl Training {
-    /// Makes the run of a job that is about to be submitted.
+    /// The run of a job that is about to be submitted, made in the same transaction as that.
     pub(crate) async fn track(
         &self,
         call: &Call,
         id: JobId,
         definition: &Definition,
-    ) -> Result<(String, String)> {
+    ) -> Result<(PlannedRun, String)> {
         let name = definition.experiment.clone().unwrap_or_else(|| EXPERIMENT.to_owned());
         let experiment = self.experiment(call, name).await?;
         let mut tags: Vec<(String, String)> = vec![
-            ("falaj.job".to_owned(), id.to_string()),
+            (TAG.to_owned(), id.to_string()),
             ("mlflow.source.name".to_owned(), cut(definition.command.join(" "))),
             ("mlflow.source.type".to_owned(), "JOB".to_owned()),
         ];
@@ -55,14 +61,8 @@ impl Training {
             start_time: self.tracking().now_ms(),
             tags,
         };
-        let run = self.tracking().create_run(call, new).await?.info.id.to_string();
-        if !definition.params.is_empty() {
-            let params = definition.params.clone().into_iter().collect();
-            let batch = Batch { params, ..Batch::default() };
-            self.tracking().log(call, &run, batch).await?;
-        }
-        let status = Some(RunStatus::Scheduled);
-        self.tracking().update_run(call, &run, status, None, None).await?;
+        let params = definition.params.clone().into_iter().collect();
+        let run = self.tracking().plan_run(call, new, RunStatus::Scheduled, params).await?;
         Ok((run, experiment.to_string()))
     }
 
@@ -119,7 +119,7 @@ impl Training {
             start_time: self.tracking().now_ms(),
             tags: vec![
                 ("mlflow.parentRunId".to_owned(), whole.clone()),
-                ("falaj.job".to_owned(), job.id.to_string()),
+                (TAG.to_owned(), job.id.to_string()),
                 ("falaj.task".to_owned(), task.task.to_string()),
             ],
         };
@@ -159,6 +159,42 @@ impl Training {
         };
         let call = self.call_for(project).await?;
         self.run_is(&call, run, status, Some(self.tracking().now_ms())).await
+    }
+
+    /// Ends runs that were made for jobs that never came to be: whoever was about to submit one was
+    /// killed on the way.
+    pub(crate) async fn end_orphans(&self) -> Result<()> {
+        let before = self.tracking().now_ms() - i64::try_from(UNBORN.as_millis()).unwrap_or(0);
+        let mut after = RunId(uuid::Uuid::nil());
+        loop {
+            let from = after;
+            let read = move |tx: &mut Tx<'_>| {
+                let found = open_with_tag(tx, TAG, before, from, ORPHANS)?;
+                let last = found.last().map(|it| it.run);
+                let mut orphans = Vec::new();
+                for it in found {
+                    let job = it.value.parse::<JobId>().ok();
+                    let there = match job {
+                        Some(job) => jobs::is_there(tx, job)?,
+                        // Somebody else's tag of the same name.
+                        None => true,
+                    };
+                    if !there {
+                        orphans.push(it);
+                    }
+                }
+                Ok((orphans, last))
+            };
+            let (orphans, last) = self.db().read(read).await?;
+            for OpenRun { project, run, value } in orphans {
+                tracing::warn!(%run, job = value, "a run has no job");
+                let ctx = Ctx::system(WORKER);
+                let project = Arc::new(self.tenancy().project_by_id(&ctx, project).await?);
+                self.run_ends_as(&project, &run.to_string(), State::Failed).await?;
+            }
+            let Some(last) = last else { return Ok(()) };
+            after = last;
+        }
     }
 
     async fn run_is(

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::exit::{Failure, Result};
 use crate::output::{Column, cell};
 
-/// See, follow, explain and cancel jobs
+/// See, follow, explain, cancel and delete jobs
 #[derive(Debug, Args)]
 pub(crate) struct Job {
     #[command(subcommand)]
@@ -30,6 +30,9 @@ enum Commands {
         /// Only those in this state.
         #[arg(long)]
         state: Option<String>,
+        /// Only those that do not use what they have.
+        #[arg(long)]
+        idle: bool,
         /// How many at most.
         #[arg(long, default_value_t = 100)]
         limit: usize,
@@ -91,11 +94,53 @@ enum Commands {
         #[command(flatten)]
         place: InProject,
     },
+    /// Delete a job that has ended, with its output and its own checkpoints; what it cost stays
+    #[command(after_help = "Example:\n  falaj job delete job_0198… -t acme -p vision")]
+    Delete {
+        /// Its id.
+        job: String,
+        #[command(flatten)]
+        place: InProject,
+    },
+    /// Say that what another server ran of a job is gone for good, so that it may start again
+    ///
+    /// Only where a server ran it on its own machine and is away. If it is not gone, it runs twice.
+    #[command(after_help = "Example:\n  falaj job lost job_0198… -t acme -p vision")]
+    Lost {
+        /// Its id.
+        job: String,
+        #[command(flatten)]
+        place: InProject,
+    },
     /// Wait until a job is over, and end as it did
     #[command(after_help = "Example:\n  falaj job wait job_0198… -t acme -p vision")]
     Wait {
         /// Its id.
         job: String,
+        #[command(flatten)]
+        place: InProject,
+    },
+    /// Show what a job uses and has used: cores, memory, GPUs
+    #[command(after_help = "Example:\n  falaj job telemetry job_0198… -t acme -p vision")]
+    Telemetry {
+        /// Its id.
+        job: String,
+        /// Only that of one task of an array.
+        #[arg(long)]
+        task: Option<u32>,
+        #[command(flatten)]
+        place: InProject,
+    },
+    /// Tell what a job, or all jobs of a project, should ask for
+    #[command(after_help = "Examples:\n  \
+        falaj job hints job_0198… -t acme -p vision\n  \
+        falaj job hints --queue research")]
+    Hints {
+        /// Its id; all jobs of the project if absent.
+        job: Option<String>,
+        /// Only jobs of this queue.
+        #[arg(long, conflicts_with = "job")]
+        queue: Option<String>,
         #[command(flatten)]
         place: InProject,
     },
@@ -122,6 +167,7 @@ const JOBS: &[Column] = &[
     ("failed", "tasks.failed"),
     ("by", "created_by"),
     ("submitted", "created_at"),
+    ("idle since", "idle_since"),
 ];
 const JOB: &[Column] = &[
     ("id", "id"),
@@ -184,10 +230,11 @@ impl Job {
     pub(crate) async fn run(self, ctx: &Context) -> Result<()> {
         let (client, out) = (ctx.client()?, ctx.output);
         match self.command {
-            Commands::List { state, limit, place } => {
+            Commands::List { state, idle, limit, place } => {
                 let call = client.call(Method::GET, &path(&place, &[]))?;
                 let size = limit.clamp(1, 1000).to_string();
                 let call = call.query("state", state.as_deref()).query("page_size", Some(&size));
+                let call = call.query("idle", idle.then_some("true"));
                 let mut jobs = if limit <= 1000 {
                     let mut page = client.json(call).await?;
                     page["items"].as_array_mut().map(std::mem::take).unwrap_or_default()
@@ -221,12 +268,27 @@ impl Job {
             Commands::Why { job, task, history, place } => {
                 why(ctx, &client, &place, (&job, task), history).await
             }
+            Commands::Telemetry { job, task, place } => {
+                super::telemetry::telemetry(ctx, &place, &job, task).await
+            }
+            Commands::Hints { job, queue, place } => {
+                super::telemetry::hints(ctx, &place, job.as_deref(), queue.as_deref()).await
+            }
             Commands::Cancel { job, wait: waits, place } => {
                 let mut asked = client.create(&path(&place, &[&job, "cancel"]), json!({})).await?;
                 if waits {
                     asked = wait(&client, &place, &job).await?;
                 }
                 out.done(&asked, &format!("{job} is {}", cell(&asked, "state")))
+            }
+            Commands::Delete { job, place } => {
+                let call = client.call(Method::DELETE, &path(&place, &[&job]))?;
+                let gone = client.json(call.body(json!({}))).await?;
+                out.done(&gone, &format!("{job} is deleted"))
+            }
+            Commands::Lost { job, place } => {
+                let told = client.create(&path(&place, &[&job, "lost"]), json!({})).await?;
+                out.done(&told, &format!("what was away of {job} counts as lost"))
             }
             Commands::Wait { job, place } => {
                 let ended = wait(&client, &place, &job).await?;

@@ -86,6 +86,8 @@ const QUEUES: &[Column] = &[
     ("weight", "weight"),
     ("cores held", "held.cpu"),
     ("GPUs held", "held.gpus"),
+    ("share", "held.share"),
+    ("used of late", "held.used"),
 ];
 
 fn path<'a>(place: &'a InProject, rest: &[&'a str]) -> Vec<&'a str> {

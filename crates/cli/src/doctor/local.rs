@@ -45,7 +45,28 @@ pub(super) async fn examine(ctx: &Context) -> Vec<Finding> {
         findings.push(space(&config.data_dir));
     }
     findings.extend(providers(&config).await);
+    if config.training.local.enabled {
+        findings.push(gpus());
+    }
     findings
+}
+
+/// A machine without GPUs is none the worse; one with some and without their library is.
+fn gpus() -> Finding {
+    let name = "GPUs";
+    match falaj_executors::gpu::found() {
+        Ok(found) => {
+            let all = found.read();
+            let names: Vec<_> = all.iter().map(|gpu| gpu.name.as_str()).collect();
+            let text = format!("{} read by {}: {}", all.len(), found.source(), names.join(", "));
+            Finding::ok(name, text)
+        }
+        Err(why) if Path::new("/proc/driver/nvidia").exists() => {
+            let fix = "install the library that belongs to the driver: libnvidia-ml.so.1";
+            Finding::warn(name, format!("there is a driver, and NVML is not read: {why}"), fix)
+        }
+        Err(why) => Finding::ok(name, format!("none: {why}")),
+    }
 }
 
 fn clock() -> Finding {

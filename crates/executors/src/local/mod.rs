@@ -335,6 +335,17 @@ impl Executor for LocalExecutor {
         }
     }
 
+    fn processes(&self, attempt: &AttemptId) -> Result<Vec<u32>, ExecutorError> {
+        self.folder.known(attempt)?;
+        Ok(match self.look(attempt)? {
+            Found::Alive(Some(state)) => {
+                let ids = stacks::processes(&state).into_iter();
+                ids.filter_map(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok()).collect()
+            }
+            _ => Vec::new(),
+        })
+    }
+
     fn stacks(&self, attempt: &AttemptId) -> Result<Option<String>, ExecutorError> {
         self.folder.known(attempt)?;
         Ok(match self.look(attempt)? {

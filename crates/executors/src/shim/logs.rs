@@ -24,7 +24,7 @@ fn hole(length: u64, limit: u64) -> Option<(u64, u64)> {
 }
 
 /// Drops the middle of a file that is too long. A file system without holes keeps all of it.
-pub(super) fn bound(file: &File, limit: u64) {
+pub(crate) fn bound(file: &File, limit: u64) {
     let Ok(length) = file.metadata().map(|about| about.len()) else { return };
     if let Some((start, size)) = hole(length, limit) {
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -12,7 +12,7 @@
 //! - It starts fast: no runtime, no configuration, nothing of the rest of the program.
 
 mod gang;
-mod logs;
+pub(crate) mod logs;
 mod rank;
 pub(crate) mod record;
 mod tree;

@@ -39,6 +39,8 @@ pub(super) fn start(
     let gpus: Vec<String> = place.gpus.iter().map(u8::to_string).collect();
     // Set even where there are none: a job that asked for no GPU sees none.
     command.env("CUDA_VISIBLE_DEVICES", gpus.join(","));
+    // They are counted as the driver counts them, and not the fastest first.
+    command.env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
     command.envs(&place.env);
     command.env(MARK, &kept.attempt).env("FALAJ_RANK", rank.to_string());
     let child = command.spawn()?;

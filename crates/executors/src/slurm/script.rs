@@ -152,6 +152,7 @@ mod tests {
             name: "a\nname".to_owned(),
             command: vec!["echo".to_owned(), "a b".to_owned()],
             image: None,
+            slice: None,
             folder: None,
             env: BTreeMap::from([("RANK".to_owned(), "weaker".to_owned())]),
             secrets: BTreeMap::from([("TOKEN".to_owned(), Secret::new("hidden"))]),

@@ -65,6 +65,7 @@ fn launch() -> Launch {
         name: "job".to_owned(),
         command: vec!["true".to_owned()],
         image: None,
+        slice: None,
         folder: None,
         env: BTreeMap::new(),
         secrets: BTreeMap::new(),

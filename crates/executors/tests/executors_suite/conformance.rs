@@ -15,6 +15,10 @@ macro_rules! on_every_engine {
         on_every_engine!(@ slurm Slurm: $($test),*);
         on_every_engine!(@ ray Ray: $($test),*);
     };
+    // Where jobs cannot reach the folder of their attempt.
+    (apart: $($test:ident),* $(,)?) => {
+        on_every_engine!(@ kubernetes Kubernetes: $($test),*);
+    };
     (@ $module:ident $kind:ident: $($test:ident),*) => {
         mod $module {
             use crate::engine::{Engine, Kind};
@@ -45,6 +49,24 @@ on_every_engine!(
     what_is_forgotten_is_gone,
     what_cannot_start_says_why,
     what_a_job_does_to_its_folder_concerns_nobody_else,
+    its_environment_is_its_own,
+);
+
+on_every_engine!(
+    apart:
+    it_runs_and_tells_how_it_ended,
+    a_gang_has_an_environment_for_each_rank,
+    a_failed_rank_ends_the_gang,
+    a_stop_leaves_time_to_save,
+    a_stop_ends_in_a_kill,
+    a_kill_waits_for_nothing,
+    the_time_limit_is_kept,
+    a_checkpoint_is_asked_for_and_it_goes_on,
+    launched_twice_it_runs_once,
+    a_new_executor_finds_what_an_old_one_started,
+    secrets_are_seen_inside_alone,
+    what_is_forgotten_is_gone,
+    what_cannot_start_says_why,
     its_environment_is_its_own,
 );
 
@@ -94,17 +116,13 @@ fn a_gang_has_an_environment_for_each_rank(engine: &Engine) {
 
 fn a_failed_rank_ends_the_gang(engine: &Engine) {
     let executor = engine.executor();
-    let failed = engine.folder.path().join("failed");
-    let text = format!(
-        "if [ $RANK = 1 ]; then sleep 1; date +%s%3N >{}; exit 3; fi; {STUBBORN}",
-        failed.display()
-    );
+    let text = format!("if [ $RANK = 1 ]; then sleep 1; date +%s%3N; exit 3; fi; {STUBBORN}");
     let mut gang = script("failing", &text);
     gang.ranks = ranks(3);
     executor.launch(&gang).unwrap();
     let (end, observed) = ended(&*executor, &gang.attempt);
     assert_eq!(end, End::Failed { rank: 1, how: RankEnd::Exit(3) });
-    let failed: u64 = fs::read_to_string(failed).unwrap().trim().parse().unwrap();
+    let failed: u64 = output(&*executor, &gang.attempt, 1).trim().parse().unwrap();
     let took = observed.ended.unwrap().saturating_sub(failed);
     assert!(took <= 5_000, "the others went on for {took} ms");
 }
@@ -178,7 +196,10 @@ fn a_checkpoint_is_asked_for_and_it_goes_on(engine: &Engine) {
 fn launched_twice_it_runs_once(engine: &Engine) {
     let executor = engine.executor();
     let ran = engine.folder.path().join("ran");
-    let launch = script("once", &format!("echo ran >>{}; sleep 1", ran.display()));
+    // Where its files cannot be seen, its output says how often it ran.
+    let also =
+        if engine.shares_files() { format!(" | tee -a {}", ran.display()) } else { String::new() };
+    let launch = script("once", &format!("echo ran{also}; sleep 1"));
     executor.launch(&launch).unwrap();
     executor.launch(&launch).unwrap();
     engine.executor().launch(&launch).unwrap();
@@ -186,7 +207,10 @@ fn launched_twice_it_runs_once(engine: &Engine) {
     executor.launch(&launch).unwrap();
     engine.executor().launch(&launch).unwrap();
     assert_eq!(ended(&*executor, &launch.attempt).0, End::Succeeded);
-    assert_eq!(fs::read_to_string(ran).unwrap(), "ran\n");
+    assert_eq!(output(&*executor, &launch.attempt, 0), "ran\n");
+    if engine.shares_files() {
+        assert_eq!(fs::read_to_string(ran).unwrap(), "ran\n");
+    }
 }
 
 fn a_new_executor_finds_what_an_old_one_started(engine: &Engine) {
@@ -278,8 +302,9 @@ fn what_cannot_start_says_why(engine: &Engine) {
     assert!(output(&*executor, &launch.attempt, rank).contains("/no/such/program"));
 
     let mut container = script("container", "true");
-    container.image = Some("busybox".to_owned());
-    assert!(refused(executor.launch(&container)).contains("busybox"));
+    // No image where programs are started, and no name of one where images are.
+    container.image = Some("a busybox".to_owned());
+    assert!(refused(executor.launch(&container)).contains("a busybox"));
     let mut empty = script("empty", "true");
     empty.command.clear();
     assert!(refused(executor.launch(&empty)).contains("command"));

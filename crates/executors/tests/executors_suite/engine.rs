@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use falaj_executors::{
-    AttemptId, End, Executor, ExecutorError, Launch, Limits, LocalExecutor, Observed, Phase,
-    RankPlace, RayExecutor, RaySettings, SlurmExecutor, SlurmSettings,
+    AttemptId, End, Executor, ExecutorError, KubernetesExecutor, Launch, Limits, LocalExecutor,
+    Observed, Phase, RankPlace, RayExecutor, RaySettings, SlurmExecutor, SlurmSettings,
 };
 use tempfile::TempDir;
+
+use crate::cluster::Cluster;
 
 /// How long anything is waited for. Engines have work of their own before a job's.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -24,18 +26,21 @@ pub(crate) enum Kind {
     Local,
     Slurm,
     Ray,
+    Kubernetes,
 }
 
 pub(crate) struct Engine {
     pub(crate) kind: Kind,
     pub(crate) folder: TempDir,
+    /// Where Kubernetes is, if that is the engine.
+    pub(crate) cluster: Option<Cluster>,
 }
 
 impl Engine {
     /// `None` if the engine is not running here.
     pub(crate) fn of(kind: Kind) -> Option<Self> {
         let needs = match kind {
-            Kind::Local => None,
+            Kind::Local | Kind::Kubernetes => None,
             Kind::Slurm => Some("FALAJ_TEST_SLURM_CONF"),
             Kind::Ray => Some("FALAJ_TEST_RAY_URL"),
         };
@@ -52,7 +57,14 @@ impl Engine {
                 std::thread::sleep(Duration::from_millis(200));
             }
         }
-        Some(Self { kind, folder: TempDir::new().unwrap() })
+        let folder = TempDir::new().unwrap();
+        let cluster = (kind == Kind::Kubernetes).then(|| Cluster::of(folder.path()));
+        Some(Self { kind, folder, cluster })
+    }
+
+    /// Whether jobs see the files of this machine.
+    pub(crate) fn shares_files(&self) -> bool {
+        self.kind != Kind::Kubernetes
     }
 
     pub(crate) fn attempts(&self) -> PathBuf {
@@ -73,6 +85,28 @@ impl Engine {
                 let settings = RaySettings { url, ..Default::default() };
                 Box::new(RayExecutor::new(self.attempts(), settings).unwrap())
             }
+            Kind::Kubernetes => {
+                let settings = self.cluster.as_ref().unwrap().settings();
+                Box::new(KubernetesExecutor::new(self.attempts(), settings).unwrap())
+            }
+        }
+    }
+}
+
+/// A cluster is others' too: nothing is left there.
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let is_real = self.cluster.as_ref().is_some_and(Cluster::is_real);
+        if !is_real || std::thread::panicking() {
+            return;
+        }
+        let executor = self.executor();
+        for one in executor.observe().unwrap_or_default() {
+            if !matches!(one.phase, Phase::Ended(_)) {
+                executor.tell(&one.attempt, falaj_executors::Notice::Kill).unwrap();
+                ended(&*executor, &one.attempt);
+            }
+            executor.forget(&one.attempt).unwrap();
         }
     }
 }
@@ -93,9 +127,23 @@ pub(crate) fn local(folder: &Path) -> LocalExecutor {
     LocalExecutor::new(folder, env!("CARGO_BIN_EXE_falaj-shim").into()).unwrap()
 }
 
+thread_local! {
+    /// How many names this test has had, if they are to be the same each time.
+    static FIXED: std::cell::Cell<Option<u32>> = const { std::cell::Cell::new(None) };
+}
+
+/// From now on, this test has the same names each time.
+pub(crate) fn fix_names() {
+    FIXED.set(Some(0));
+}
+
 /// A name that no other test and no earlier run has used.
 pub(crate) fn name(of: &str) -> AttemptId {
     static COUNT: AtomicU32 = AtomicU32::new(0);
+    if let Some(count) = FIXED.get() {
+        FIXED.set(Some(count + 1));
+        return AttemptId::new(format!("{of}-{count}")).unwrap();
+    }
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let since = std::time::UNIX_EPOCH.elapsed().unwrap().as_micros();
     AttemptId::new(format!("{of}-{}-{count}-{since}", std::process::id())).unwrap()
@@ -108,6 +156,7 @@ pub(crate) fn script(of: &str, text: &str) -> Launch {
         name: of.to_owned(),
         command: ["bash", "-c", text].map(str::to_owned).to_vec(),
         image: None,
+        slice: None,
         folder: None,
         env: BTreeMap::new(),
         secrets: BTreeMap::new(),

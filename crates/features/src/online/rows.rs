@@ -8,11 +8,13 @@ use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int32Type, Int64Type,
     TimestampMicrosecondType,
 };
-use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, TimestampMicrosecondArray};
+use arrow_array::{
+    Array, ArrayRef, ListArray, PrimitiveArray, RecordBatch, TimestampMicrosecondArray,
+};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field};
 use falaj_base::{ByteSize, Error, Result, code};
-use falaj_online::{Batch, Kind, Scalar, Stamp, Value};
+use falaj_online::{Batch, Kind, Packing, Scalar, Stamp, Value};
 
 use super::shape::Shape;
 use crate::schema;
@@ -109,8 +111,8 @@ pub(crate) fn pack_some(
 /// The columns of a batch, found.
 struct Columns<'a> {
     shape: &'a Shape,
-    keys: Vec<(&'a ArrayRef, Kind)>,
-    fields: Vec<(&'a ArrayRef, Kind)>,
+    keys: Vec<Cells<'a>>,
+    fields: Vec<Cells<'a>>,
     events: &'a TimestampMicrosecondArray,
 }
 
@@ -125,7 +127,7 @@ impl<'a> Columns<'a> {
         let found = |columns: &[(String, Kind)]| {
             columns
                 .iter()
-                .map(|(name, kind)| Ok((column(name)?, *kind)))
+                .map(|(name, kind)| Ok(Cells::of(column(name)?, *kind)))
                 .collect::<Result<Vec<_>>>()
         };
         Ok(Self {
@@ -144,21 +146,93 @@ impl<'a> Columns<'a> {
         packed: &mut Batch,
         check: impl FnOnce(usize) -> Result<()>,
     ) -> Result<()> {
-        let values = |columns: &[(&ArrayRef, Kind)]| {
-            columns.iter().map(|(column, kind)| value(column, row, *kind)).collect()
+        packed.put_with(
+            |out| {
+                let values = self.keys.iter().map(|cells| cells.value(row));
+                self.shape.write_key(out, values.collect::<Result<Vec<_>>>()?.iter())
+            },
+            |out| {
+                let mut packing = self.shape.layout.begin(stamp, out);
+                let mut taken = 0;
+                for (field, cells) in self.fields.iter().enumerate() {
+                    taken += cells.pack(row, field, &mut packing)?;
+                }
+                check(taken)
+            },
+        )
+    }
+}
+
+/// One column. Those of numbers are known as such, so that a row is packed without making values of
+/// them.
+enum Cells<'a> {
+    Int32(&'a PrimitiveArray<Int32Type>),
+    Int64(&'a PrimitiveArray<Int64Type>),
+    Float32(&'a PrimitiveArray<Float32Type>),
+    Float64(&'a PrimitiveArray<Float64Type>),
+    Other(&'a dyn Array, Kind),
+}
+
+impl<'a> Cells<'a> {
+    fn of(column: &'a dyn Array, kind: Kind) -> Self {
+        let known = match kind {
+            Kind::One(Scalar::Int32) => column.as_primitive_opt().map(Self::Int32),
+            Kind::One(Scalar::Int64) => column.as_primitive_opt().map(Self::Int64),
+            Kind::One(Scalar::Float32) => column.as_primitive_opt().map(Self::Float32),
+            Kind::One(Scalar::Float64) => column.as_primitive_opt().map(Self::Float64),
+            _ => None,
         };
-        let (key, fields): (Result<Vec<_>>, Result<Vec<_>>) =
-            (values(&self.keys), values(&self.fields));
-        let fields = fields?;
-        check(fields.iter().map(size).sum())?;
-        packed.put(self.shape.key(key?.iter())?, self.shape.layout.pack(stamp, &fields)?);
-        Ok(())
+        known.unwrap_or(Self::Other(column, kind))
+    }
+
+    fn value(&self, row: usize) -> Result<Value> {
+        fn of<T: ArrowPrimitiveType>(
+            cells: &PrimitiveArray<T>,
+            row: usize,
+            made: impl FnOnce(T::Native) -> Value,
+        ) -> Value {
+            if cells.is_null(row) { Value::Null } else { made(cells.value(row)) }
+        }
+        Ok(match self {
+            Self::Int32(cells) => of(cells, row, Value::Int32),
+            Self::Int64(cells) => of(cells, row, Value::Int64),
+            Self::Float32(cells) => of(cells, row, Value::Float32),
+            Self::Float64(cells) => of(cells, row, Value::Float64),
+            Self::Other(column, kind) => value(*column, row, *kind)?,
+        })
+    }
+
+    /// Sets a field to the value of a row; tells what that takes, as [`size`] does.
+    fn pack(&self, row: usize, field: usize, packing: &mut Packing<'_>) -> Result<usize> {
+        match self {
+            Self::Int32(cells) if cells.is_valid(row) => {
+                packing.fixed(field, cells.value(row).to_le_bytes())?;
+            }
+            Self::Int64(cells) if cells.is_valid(row) => {
+                packing.fixed(field, cells.value(row).to_le_bytes())?;
+            }
+            Self::Float32(cells) if cells.is_valid(row) => {
+                packing.fixed(field, cells.value(row).to_le_bytes())?;
+            }
+            Self::Float64(cells) if cells.is_valid(row) => {
+                packing.fixed(field, cells.value(row).to_le_bytes())?;
+            }
+            _ => {
+                let value = self.value(row)?;
+                packing.value(field, &value)?;
+                return Ok(size(&value));
+            }
+        }
+        Ok(NUMBER)
     }
 }
 
 fn unlike() -> Error {
     Error::new(&code::INTEGRITY, "kept rows have columns of other types than their view")
 }
+
+/// What a number takes in a row, about.
+const NUMBER: usize = 8;
 
 /// What a value takes in a row, about.
 pub(crate) fn size(value: &Value) -> usize {
@@ -167,7 +241,7 @@ pub(crate) fn size(value: &Value) -> usize {
         Value::Bytes(bytes) => 4 + bytes.len(),
         Value::List(items) => 4 + items.iter().map(size).sum::<usize>(),
         Value::Decimal(..) => 16,
-        _ => 8,
+        _ => NUMBER,
     }
 }
 

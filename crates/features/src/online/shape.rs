@@ -63,6 +63,15 @@ impl Shape {
         Key::new(self.number, self.keys.iter().map(|(name, _)| name.as_str()).zip(values))
     }
 
+    /// Writes that key behind what is there.
+    pub(crate) fn write_key<'a>(
+        &'a self,
+        out: &mut Vec<u8>,
+        values: impl Iterator<Item = &'a Value>,
+    ) -> Result<()> {
+        Key::write(out, self.number, self.keys.iter().map(|(name, _)| name.as_str()).zip(values))
+    }
+
     /// The entities that have these values, where there are some, in the order of the join keys.
     pub(crate) fn pattern(&self, values: &[Option<Value>]) -> Result<Pattern> {
         let names = self.keys.iter().map(|(name, _)| name.as_str());

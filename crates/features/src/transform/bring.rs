@@ -65,7 +65,7 @@ pub(crate) fn read(
             stop.check()?;
             let stamp = Stamp { event: 0, known: 0, log: which.place, row: 0 };
             let row = packed(&layout, ready, &tiles, stamp)?;
-            batch.put(key.beside(), row);
+            batch.put(&key.beside(), &row)?;
             if batch.bytes() >= BYTES_AT_ONCE {
                 give(std::mem::take(&mut batch), rows)?;
             }

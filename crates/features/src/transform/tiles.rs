@@ -104,7 +104,7 @@ pub(crate) async fn follow(
             let (ready, mut changed) = (windows_of(&of)?, Batch::new());
             for ((key, events), row) in some.into_iter().zip(known) {
                 if let Some(row) = added(ready, row.as_ref(), events)? {
-                    changed.put(key, row);
+                    changed.put(&key, &row)?;
                 }
             }
             Ok(changed)

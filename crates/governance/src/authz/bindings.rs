@@ -147,8 +147,12 @@ mod tests {
     #[test]
     fn a_token_lowers_what_its_owner_can_give() {
         let mut giver = Principal::system("giver");
-        giver.token =
-            Some(TokenLimit { id: TokenId::new(), scope: Scope::Platform, role: Role::Operator });
+        giver.token = Some(TokenLimit {
+            id: TokenId::new(),
+            scope: Scope::Platform,
+            role: Role::Operator,
+            of_job: false,
+        });
         assert!(holds(&giver, &Scope::Platform, Role::Operator));
         assert!(!holds(&giver, &Scope::Platform, Role::Admin));
     }

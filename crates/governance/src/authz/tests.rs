@@ -88,7 +88,7 @@ fn any_role() -> impl Strategy<Value = Role> {
 
 fn any_principal() -> impl Strategy<Value = Principal> {
     let grants = prop::collection::vec((any_scope(), any_role()), 0..5);
-    let token = prop::option::of((any_scope(), any_role()));
+    let token = prop::option::of((any_scope(), any_role(), any::<bool>()));
     let kind = prop::sample::select(vec![
         PrincipalKind::User,
         PrincipalKind::ServiceAccount,
@@ -105,10 +105,11 @@ fn any_principal() -> impl Strategy<Value = Principal> {
             home: home.map(tenant),
             grants: grants.into_iter().map(|(scope, role)| Grant { scope, role }).collect(),
             groups: groups.into(),
-            token: token.map(|(scope, role)| TokenLimit {
+            token: token.map(|(scope, role, of_job)| TokenLimit {
                 id: TokenId::from_uuid(id(1)),
                 scope,
                 role,
+                of_job,
             }),
             method,
             mfa,
@@ -313,7 +314,9 @@ fn a_policy_that_permits_everything_does_not_pass_the_walls() {
 
     let mut limited = stranger.clone();
     limited.home = Some(tenant(0));
-    limited.token = Some(TokenLimit { id: TokenId::new(), scope: thing.scope, role: Role::Viewer });
+    let limit =
+        TokenLimit { id: TokenId::new(), scope: thing.scope, role: Role::Viewer, of_job: false };
+    limited.token = Some(limit);
     assert!(engine.decide(&question(&limited, &READ, &thing), &policies.set).allowed);
     let verdict = engine.decide(&question(&limited, &WRITE, &thing), &policies.set);
     assert_eq!((verdict.allowed, verdict.policies), (false, vec!["token-scope".to_owned()]));

@@ -249,7 +249,8 @@ impl Authenticator {
         let read = move |tx: &mut Tx<'_>| {
             let Some((token, mac)) = token::store::with_mac(tx, id)? else { return Ok(None) };
             let account = store::by_id(tx, token.owner_id)?;
-            let limit = TokenLimit { id, scope: token.scope, role: token.role };
+            let of_job = token::store::is_of(tx, id, token::Origin::Job)?;
+            let limit = TokenLimit { id, scope: token.scope, role: token.role, of_job };
             let found = match &account {
                 Some(account) => Some(principal(tx, account, Proven::Token(limit))?),
                 None => None,

@@ -16,7 +16,7 @@ mod tenant;
 
 pub use http::routes;
 pub use project::{NewProject, Project, ProjectPatch};
-pub use service::Tenancy;
+pub use service::{Leaving, Tenancy};
 pub use store::MIGRATIONS;
 pub use tenant::{NewTenant, Tenant, TenantPatch};
 

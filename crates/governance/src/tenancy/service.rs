@@ -1,6 +1,7 @@
 //! The verbs on tenants and projects.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use falaj_base::{
     Action, Ctx, Error, Name, Page, PageQuery, ProjectId, Resource, Result, Scope, TenantId, code,
@@ -28,12 +29,23 @@ pub struct Tenancy {
     /// The zone of a tenant that names none.
     default_zone: Name,
     known: Arc<Known>,
+    leaving: Arc<Mutex<BTreeMap<&'static str, Leaving>>>,
 }
+
+/// What a domain does with what it has of a project that is deleted, as part of that. A refusal keeps the
+/// project.
+pub type Leaving = fn(&mut Tx<'_>, ProjectId) -> Result<()>;
 
 impl Tenancy {
     #[must_use]
     pub fn new(db: Db, epoch: Epoch, default_zone: Name) -> Self {
-        Self { db, epoch, default_zone, known: Arc::default() }
+        Self { db, epoch, default_zone, known: Arc::default(), leaving: Arc::default() }
+    }
+
+    /// Lets a domain see to what it has of projects that are deleted.
+    pub fn before_deleting(&self, domain: &'static str, leaving: Leaving) {
+        let mut all = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(domain, leaving);
     }
 
     /// The tenant of this name, if the caller may see it. Everything that names a tenant starts
@@ -275,12 +287,17 @@ impl Tenancy {
         let resource = project.resource();
         ctx.authorize(&PROJECT_DELETE, &resource).await?;
         let ctx = ctx.clone();
+        let leaving: Vec<Leaving> = {
+            let all = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+            all.values().copied().collect()
+        };
         let moved = self
             .db
             .write(move |tx| {
                 let moved = Epoch::bump(tx)?;
                 identity::forget_project(tx, project.id)?;
                 authz::forget_project(tx, project.id)?;
+                leaving.iter().try_for_each(|leave| leave(tx, project.id))?;
                 store::delete_project(tx, &project)
                     .map_err(|error| still_holds(error, "the project still holds something: objects, runs, models, traces, endpoints or features"))?;
                 let change = Change::new(&PROJECT_DELETE, &resource)
@@ -334,7 +351,7 @@ impl Tenancy {
             zone: None,
             classification: None,
             purpose: None,
-            tags: std::collections::BTreeMap::new(),
+            tags: BTreeMap::new(),
         };
         self.create_project(&ctx, name, project).await.map(drop)
     }

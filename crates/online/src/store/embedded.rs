@@ -119,26 +119,25 @@ impl Embedded {
     }
 
     /// Lets rows take their places; says how many have them now.
-    pub fn apply(&self, batch: Batch) -> Result<usize> {
+    pub fn apply(&self, mut batch: Batch) -> Result<usize> {
         if batch.is_empty() {
             return Ok(0);
         }
-        let bytes = batch.bytes();
-        let rows = batch.sorted();
+        batch.tidy();
         let mut writer = self.writer();
         let mut transaction = self.0.db.begin_write().map_err(failed)?;
         transaction.set_durability(Durability::None).map_err(failed)?;
         let (mut placed, mut changed) = (0, Vec::new());
         {
             let mut table = transaction.open_table(ROWS).map_err(failed)?;
-            for (key, row) in &rows {
+            for (key, row) in batch.rows() {
                 // Nearly always the newcomer is greater. It takes the place at once, since to look
                 // first is half of the work, and where it is not what was there is put back.
-                let there = table.insert(key.bytes(), &row[..]).map_err(failed)?;
+                let there = table.insert(key, row).map_err(failed)?;
                 let order = there.as_ref().map_or(Greater, |it| rank(row).cmp(&rank(it.value())));
                 let back = there.filter(|_| order != Greater).map(|it| it.value().to_vec());
                 match back {
-                    Some(back) => drop(table.insert(key.bytes(), &back[..]).map_err(failed)?),
+                    Some(back) => drop(table.insert(key, &back[..]).map_err(failed)?),
                     None => changed.push(key),
                 }
                 placed += usize::from(order != Less);
@@ -146,8 +145,8 @@ impl Embedded {
         }
         transaction.commit().map_err(failed)?;
         self.renew()?;
-        self.0.hot.forget_all(changed.iter().map(|key| key.bytes()));
-        writer.unsettled += bytes;
+        self.0.hot.forget_all(changed.into_iter());
+        writer.unsettled += batch.bytes();
         if writer.unsettled > UNSETTLED {
             let position = writer.settled;
             self.commit(&mut writer, position)?;

@@ -33,7 +33,7 @@ pub(crate) fn stamp(event: i64, known: i64) -> Stamp {
 pub(crate) fn batch(rows: impl IntoIterator<Item = (Key, Stamp, i64)>) -> Batch {
     let mut batch = Batch::new();
     for (key, stamp, number) in rows {
-        batch.put(key, packed(stamp, number));
+        batch.put(&key, &packed(stamp, number)).unwrap();
     }
     batch
 }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::approval::{Approval, NewApproval, Verb};
-use crate::{MODEL_PROMOTE, MODEL_READ, MODEL_WRITE, Registry};
+use crate::{MODEL_PROMOTE, MODEL_READ, MODEL_WITHDRAW, MODEL_WRITE, Registry};
 
 const ALL: &str = "/v1/tenants/{tenant}/projects/{project}/model-approvals";
 const APPROVE: &str = "/v1/tenants/{tenant}/projects/{project}/model-approvals/{approval}/approve";
@@ -22,7 +22,7 @@ pub(crate) fn routes(registry: Arc<Registry>) -> Vec<Endpoint> {
         .post(ALL, &MODEL_WRITE, "Ask for approval of a promotion", request)
         .post(APPROVE, &MODEL_PROMOTE, "Approve a promotion that somebody else asked for", approve)
         .post(REJECT, &MODEL_PROMOTE, "Reject a promotion", reject)
-        .post(WITHDRAW, &MODEL_WRITE, "Take a request back", withdraw)
+        .post(WITHDRAW, &MODEL_WITHDRAW, "Take a request back", withdraw)
         .into()
 }
 

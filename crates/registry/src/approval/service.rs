@@ -12,7 +12,7 @@ use crate::evidence::{Checked, State, store as evidence};
 use crate::promotion::Target;
 use crate::tag::check_text;
 use crate::version::{Version, store as versions};
-use crate::{MODEL_PROMOTE, MODEL_READ, MODEL_WRITE, Registry};
+use crate::{MODEL_PROMOTE, MODEL_READ, MODEL_WITHDRAW, MODEL_WRITE, Registry};
 
 /// The longest note or reason, in characters.
 const MAX_NOTE: usize = 10_000;
@@ -80,7 +80,7 @@ impl Registry {
         check_text("reason", reason.as_deref().unwrap_or(""), MAX_NOTE)?;
         let action: &'static Action = match verb {
             Verb::Approve | Verb::Reject => &MODEL_PROMOTE,
-            Verb::Withdraw => &MODEL_WRITE,
+            Verb::Withdraw => &MODEL_WITHDRAW,
         };
         let (id, model) = self.known_approval(ctx, project, approval, action).await?;
         let resource = resource(project, &model, false);

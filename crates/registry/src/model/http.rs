@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::search::ModelSearch;
 use super::service::NewModel;
 use crate::wire::{KeyValue, ModelShape, Nothing, ShownModel, limit, pairs};
-use crate::{MODEL_DELETE, MODEL_READ, MODEL_WRITE, Registry};
+use crate::{MODEL_DELETE, MODEL_READ, MODEL_RENAME, MODEL_UNTAG, MODEL_WRITE, Registry};
 
 /// The most results in a page, and how many there are unless asked otherwise.
 const MOST: i64 = 1000;
@@ -39,7 +39,7 @@ pub(crate) fn routes(registry: Arc<Registry>, places: Places) -> Vec<Endpoint> {
         )
         .post(
             "/api/2.0/mlflow/registered-models/rename",
-            &MODEL_WRITE,
+            &MODEL_RENAME,
             "Rename a registered model",
             rename,
         )
@@ -54,7 +54,7 @@ pub(crate) fn routes(registry: Arc<Registry>, places: Places) -> Vec<Endpoint> {
         .with_body(
             Method::DELETE,
             delete_tag,
-            &MODEL_WRITE,
+            &MODEL_UNTAG,
             "Delete a tag of a registered model",
             untag,
         )

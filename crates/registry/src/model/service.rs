@@ -1,6 +1,6 @@
 //! The verbs on models.
 
-use falaj_base::{Ctx, Error, Resource, Result, code};
+use falaj_base::{Action, Ctx, Error, Resource, Result, code};
 use falaj_governance::tenancy::Project;
 use falaj_store::db::Tx;
 use falaj_store::record::Change;
@@ -12,7 +12,7 @@ use super::store;
 use crate::access::{Act, lock, no_model, resource, shown};
 use crate::tag::{IS_PROMPT, check_text, is_prompt};
 use crate::webhook::{Told, created, tell};
-use crate::{MODEL_DELETE, MODEL_READ, MODEL_WRITE, Registry};
+use crate::{MODEL_DELETE, MODEL_READ, MODEL_RENAME, MODEL_UNTAG, MODEL_WRITE, Registry};
 
 /// What is needed to make one.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +85,7 @@ impl Registry {
     ) -> Result<Model> {
         check_text("description", &description, self.config().max_description)?;
         let id = project.id;
-        self.change_model((ctx, project), name, move |tx, old, act| {
+        self.change_model((ctx, project), name, &MODEL_WRITE, move |tx, old, act| {
             store::describe(tx, old.id, &description, act.now)?;
             let new = store::find(tx, id, &old.name)?.ok_or_else(|| no_model(&old.name))?;
             let change = act
@@ -99,7 +99,7 @@ impl Registry {
         .await
     }
 
-    /// The right to write is needed under both names.
+    /// The right to rename is needed under both names.
     pub async fn rename_model(
         &self,
         ctx: &Ctx,
@@ -108,9 +108,9 @@ impl Registry {
         new_name: String,
     ) -> Result<Model> {
         check_name("new_name", &new_name)?;
-        let old_resource = self.seen(ctx, project, name, &MODEL_WRITE, || no_model(name)).await?;
+        let old_resource = self.seen(ctx, project, name, &MODEL_RENAME, || no_model(name)).await?;
         let new_resource: Resource = resource(project, &new_name, false);
-        ctx.authorize(&MODEL_WRITE, &new_resource).await?;
+        ctx.authorize(&MODEL_RENAME, &new_resource).await?;
         let (ctx, project, name) = (ctx.clone(), project.id, name.to_owned());
         let now = self.tracking().now_ms();
         self.db()
@@ -129,7 +129,7 @@ impl Registry {
                 let new =
                     store::find(tx, project, &new_name)?.ok_or_else(|| no_model(&new_name))?;
                 let data = json!({ "name": new_name, "old_name": name });
-                let change = Change::new(&MODEL_WRITE, &old_resource)
+                let change = Change::new(&MODEL_RENAME, &old_resource)
                     .event("model.renamed", &data)
                     .before(&old.shown())
                     .after(&new.shown())
@@ -186,7 +186,8 @@ impl Registry {
         value: Option<String>,
     ) -> Result<()> {
         let (id, most) = (project.id, self.config().webhooks.room());
-        self.change_model((ctx, project), name, move |tx, model, act| {
+        let action = if value.is_some() { &MODEL_WRITE } else { &MODEL_UNTAG };
+        self.change_model((ctx, project), name, action, move |tx, model, act| {
             let old = store::tag(tx, model.id, &key)?;
             let told = if value.is_some() { Told::TagSet } else { Told::TagDeleted };
             tell(tx, (id, model.id), told, most, |_| match &value {
@@ -209,15 +210,16 @@ impl Registry {
         .await
     }
 
-    /// One change of one model by someone who may write to it.
+    /// One change of one model by someone who may do that.
     async fn change_model<T: Send + 'static>(
         &self,
         whose: (&Ctx, &Project),
         name: &str,
+        action: &'static Action,
         change: impl FnOnce(&mut Tx<'_>, &Model, &Act) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let gone = name.to_owned();
-        self.change(whose, name, &MODEL_WRITE, move || no_model(&gone), change).await
+        self.change(whose, name, action, move || no_model(&gone), change).await
     }
 }
 

@@ -19,7 +19,7 @@ use super::service::NewVersion;
 use super::stage::Stage;
 use super::version::parse_number;
 use crate::wire::{KeyValue, Nothing, ShownVersion, VersionShape, limit, pairs};
-use crate::{MODEL_DELETE, MODEL_PROMOTE, MODEL_READ, MODEL_WRITE, Registry};
+use crate::{MODEL_DELETE, MODEL_PROMOTE, MODEL_READ, MODEL_UNTAG, MODEL_WRITE, Registry};
 
 /// The most results in a page, and how many there are unless asked otherwise.
 const MOST: i64 = 200_000;
@@ -67,7 +67,7 @@ pub(crate) fn routes(registry: Arc<Registry>, places: Places) -> Vec<Endpoint> {
             "Set a tag of a version",
             set_tag,
         )
-        .with_body(Method::DELETE, delete_tag, &MODEL_WRITE, "Delete a tag of a version", untag)
+        .with_body(Method::DELETE, delete_tag, &MODEL_UNTAG, "Delete a tag of a version", untag)
         .get(latest_path, &MODEL_READ, latest_text, latest)
         .post(latest_path, &MODEL_READ, latest_text, latest)
         .stream(Method::GET, "/model-versions/get-artifact", &MODEL_READ, FILE, file)

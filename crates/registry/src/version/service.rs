@@ -18,7 +18,7 @@ use crate::model::{Model, store as models};
 use crate::tag::check_text;
 use crate::transfer::Claim;
 use crate::webhook::{Told, tell, version_created};
-use crate::{MODEL_DELETE, MODEL_READ, MODEL_WRITE, Registry};
+use crate::{MODEL_DELETE, MODEL_READ, MODEL_UNTAG, MODEL_WRITE, Registry};
 
 /// What is needed to make one. A run or model id that is absent is something else than an empty
 /// one: see [`Registry::create_version`].
@@ -228,6 +228,7 @@ impl Registry {
         value: Option<String>,
     ) -> Result<()> {
         let (id, most) = (project.id, self.config().webhooks.room());
+        let action = if value.is_some() { &MODEL_WRITE } else { &MODEL_UNTAG };
         let change = move |tx: &mut Tx<'_>, version: &Version, act: &Act| {
             let of = (version.model, version.number);
             let old = store::tag(tx, of, &key)?;
@@ -260,7 +261,7 @@ impl Registry {
                 .detail("tag", &key);
             act.record(tx, change)
         };
-        self.change_version((ctx, project), name, number, &MODEL_WRITE, change).await
+        self.change_version((ctx, project), name, number, action, change).await
     }
 
     /// One change of one version, read again inside its transaction.

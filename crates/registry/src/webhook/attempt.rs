@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use falaj_base::{HumanDuration, Result};
+use falaj_base::{HumanDuration, Result, code};
 use zeroize::Zeroizing;
 
 use super::delivery::is_temporary;
@@ -24,6 +24,12 @@ impl Registry {
             Some(sealed) => {
                 match self.keys().open_small(Some(next.tenant), PURPOSE, sealed).await {
                     Ok(secret) => Some(Zeroizing::new(secret)),
+                    Err(error) if error.code().id == code::ERASED.id => {
+                        // It will never be there again, and without it nothing may be sent.
+                        tracing::warn!(webhook, delivery, "given up: its secret was erased");
+                        self.db().write(move |tx| store::done(tx, &delivery)).await?;
+                        return Ok(true);
+                    }
                     Err(error) => {
                         // Ours to mend: nothing was sent, so it is no attempt.
                         let why = error.chain();

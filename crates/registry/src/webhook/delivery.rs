@@ -18,7 +18,8 @@ pub(super) fn envelope(event: Event, data: &Value, at: Timestamp) -> Value {
 }
 
 /// The value of the signature header: HMAC-SHA256 over id, time and payload.
-pub(super) fn signature(secret: &[u8], id: &str, timestamp: &str, payload: &str) -> String {
+#[must_use]
+pub fn signature(secret: &[u8], id: &str, timestamp: &str, payload: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
     // In pieces: a payload can be large, and a copy of it need not be.
     let mut signer = hmac::Context::with_key(&key);

@@ -36,6 +36,7 @@ mod worker;
 pub use callback::{Callback, call_back};
 pub(crate) use config::Room;
 pub use config::WebhooksConfig;
+pub use delivery::signature;
 pub use event::Event;
 pub(crate) use queue::{Told, created, tell, version_created};
 pub(crate) use send::Sender;

@@ -27,10 +27,10 @@ fn routes(name: &str) -> Vec<(Method, String, Value, &'static str)> {
         get("/model-versions/get-artifact?version=1&path=x&"),
         (Method::GET, format!("{native}/history"), Value::Null, "model:read"),
         (Method::POST, format!("{rm}/get-latest-versions"), body(json!({})), "model:read"),
-        (Method::POST, format!("{rm}/rename"), body(json!({"new_name": "n"})), "model:write"),
+        (Method::POST, format!("{rm}/rename"), body(json!({"new_name": "n"})), "model:rename"),
         (Method::PATCH, format!("{rm}/update"), body(json!({})), "model:write"),
         (Method::POST, format!("{rm}/set-tag"), body(json!({"key": "k"})), "model:write"),
-        (Method::DELETE, format!("{rm}/delete-tag"), body(json!({"key": "k"})), "model:write"),
+        (Method::DELETE, format!("{rm}/delete-tag"), body(json!({"key": "k"})), "model:untag"),
         (Method::POST, format!("{mv}/create"), body(json!({"source": "s3://b/m"})), "model:write"),
         (Method::PATCH, format!("{mv}/update"), body(json!({"version": "1"})), "model:write"),
         (
@@ -43,7 +43,7 @@ fn routes(name: &str) -> Vec<(Method, String, Value, &'static str)> {
             Method::DELETE,
             format!("{mv}/delete-tag"),
             body(json!({"version": "1", "key": "k"})),
-            "model:write",
+            "model:untag",
         ),
         (
             Method::POST,
@@ -106,7 +106,7 @@ async fn a_rename_needs_the_right_to_the_new_name() {
         let world = World::new(database).await;
         world.model("a").await;
         let body = json!({"name": "a", "new_name": "kept"});
-        let ctx = without(&[("model:write", "/kept")]);
+        let ctx = without(&[("model:rename", "/kept")]);
         let path = "/registered-models/rename";
         let reply = world.ask(ctx, "default", Method::POST, path, &body).await;
         assert_eq!(answer(reply).await.0, 404);

@@ -289,6 +289,23 @@ async fn what_happens_is_told() {
 }
 
 #[tokio::test]
+async fn what_was_to_be_signed_with_an_erased_secret_is_given_up() {
+    each_place(async |database| {
+        let world = world(database).await;
+        let receiver = Receiver::start().await;
+        make(&world, &receiver.url, &["registered_model.created"], Some("gone")).await;
+        world.model("a").await;
+        let destroyed =
+            "UPDATE tenant_key SET state = 'destroyed', wrapped = NULL, wrapped_by = NULL";
+        world.change(destroyed).await;
+        world.work().await;
+        assert_eq!(receiver.count(), 0);
+        assert_eq!(world.count("SELECT COUNT(*) AS n FROM webhook_delivery").await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_failure_is_tried_again_and_then_given_up() {
     each_place(async |database| {
         let world = world(database).await;

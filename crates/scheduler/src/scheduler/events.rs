@@ -10,7 +10,7 @@ impl Scheduler {
     /// Takes in an event. Time never goes back: an earlier one counts as now. What is not known any
     /// more (a job that ended, a node that went) is passed over.
     pub fn apply(&mut self, at: Millis, event: Event) {
-        self.now = self.now.max(at);
+        self.let_pass(at);
         match event {
             Event::QueueSet(spec) => {
                 self.quota.set(&spec);
@@ -37,6 +37,11 @@ impl Scheduler {
             Event::Cancelled(job) => {
                 if let Some(&slot) = self.ids.get(&job) {
                     self.forget(slot);
+                }
+            }
+            Event::Used { queue, seconds } => {
+                if let Some(place) = self.quota.place(queue) {
+                    self.quota.used_before(place, &seconds);
                 }
             }
             Event::Tick => {}

@@ -28,6 +28,7 @@ use crate::decision::{Decision, Placed};
 use crate::model::{Amounts, GpuType, JobId, Millis};
 use crate::order::{Order, Standing};
 use crate::quota::QuotaTree;
+use crate::usage::HalfLife;
 use crate::waiting::{Verdict, Waiting};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,9 @@ pub struct Settings {
     pub move_after: Millis,
     /// How long an elastic job keeps its width before it grows.
     pub elastic_pause: Millis,
+    /// How long it takes until half of what a queue has used is forgotten, where queues that borrow
+    /// are compared; never compared so if it is 0.
+    pub half_life: Millis,
     /// How much earlier than needed a job with a deadline turns away from spot.
     pub spot_margin: Millis,
     /// The most jobs that a pass looks at one by one because they outrank the order.
@@ -55,6 +59,7 @@ impl Default for Settings {
             round: 300_000,
             move_after: 2 * 3_600_000,
             elastic_pause: 60_000,
+            half_life: 0,
             spot_margin: 600_000,
             first_per_pass: 64,
             looks_per_pass: 40_000,
@@ -142,7 +147,7 @@ impl Scheduler {
             settings,
             order,
             cluster: Cluster::default(),
-            quota: QuotaTree::default(),
+            quota: QuotaTree::fading(HalfLife::of(settings.half_life)),
             jobs: Vec::new(),
             free: Vec::new(),
             ids: HashMap::new(),
@@ -209,6 +214,21 @@ impl Scheduler {
     #[must_use]
     pub fn held(&self, queue: crate::model::QueueId) -> Option<Amounts> {
         Some(*self.quota.held(self.quota.place(queue)?))
+    }
+
+    /// What a queue and everything below it holds of the cluster, and has used of it of late: the
+    /// largest share of any resource.
+    #[must_use]
+    pub fn shares(&self, queue: crate::model::QueueId) -> Option<(f64, f64)> {
+        let place = self.quota.place(queue)?;
+        let capacity = self.cluster.capacity();
+        let weight = f64::from(self.quota.weight(place));
+        Some((self.quota.share(place, capacity) * weight, self.quota.used(place, capacity)))
+    }
+
+    pub(crate) fn let_pass(&mut self, at: Millis) {
+        self.now = self.now.max(at);
+        self.quota.pass_time(self.now);
     }
 
     /// When the next pass should be, if no event comes before: at the next round while anybody

@@ -1,7 +1,8 @@
 //! A pass: who starts now.
 //!
 //! First those who outrank the order, then classes by their best job: higher priority, within its
-//! quota before borrowing, better score, earlier. A class whose first job cannot start is done for
+//! quota before borrowing, of those who borrow the one whose queue has and has had less, better score,
+//! earlier. A class whose first job cannot start is done for
 //! this pass, and the reason is noted for all of it.
 
 use std::cmp::Reverse;
@@ -11,13 +12,14 @@ use super::{Job, Scheduler, State};
 use crate::decision::Decision;
 use crate::model::{Dimension, JobId, Millis, NodeId};
 use crate::order::Head;
+use crate::quota::{Fair, MAX_DEPTH};
 use crate::waiting::{Lane, Score, Verdict};
 
 /// Jobs that a policy learns from at a round; of more, a sample is enough.
 const SAMPLE: usize = 20_000;
 
 /// How the best job of a class compares with those of others.
-type Rank = (Reverse<i16>, bool, Score, u64);
+type Rank = (Reverse<i16>, bool, Fair, Score, u64);
 
 pub(super) enum Outcome {
     Started,
@@ -27,7 +29,7 @@ pub(super) enum Outcome {
 impl Scheduler {
     /// Decides what to do now. Everything decided has already changed hands here.
     pub fn decide(&mut self, at: Millis) -> Vec<Decision> {
-        self.now = self.now.max(at);
+        self.let_pass(at);
         self.victims = None;
         self.looks = 0;
         self.mend_quotas();
@@ -98,10 +100,20 @@ impl Scheduler {
             (one, other) => one.or(other)?,
         };
         let job = self.job(slot)?;
+        let (borrows, fair) = self.fairness(job);
+        Some(((priority, borrows, fair, score, sequence), slot))
+    }
+
+    /// Whether a job would live on what others own, and how those on the way to its queue stand among
+    /// others who do. All jobs of a class have the same.
+    pub(crate) fn fairness(&self, job: &Job) -> (bool, Fair) {
         let kind = self.types_for(job).next().unwrap_or_default();
         let amounts = Self::amounts(job, job.spec.nodes.min.into(), kind);
-        let borrows = self.quota.would_borrow(job.queue, &amounts);
-        Some(((priority, borrows, score, sequence), slot))
+        if self.quota.would_borrow(job.queue, &amounts) {
+            (true, self.quota.fair(job.queue, self.cluster.capacity()))
+        } else {
+            (false, [Score::of(0.0); MAX_DEPTH])
+        }
     }
 
     /// Those who outrank the order, the longest waiting first.

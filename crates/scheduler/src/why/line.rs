@@ -1,55 +1,83 @@
 //! Where a job stands in line, and when it may start.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 
 use super::{Change, Estimate, Rule};
 use crate::model::Millis;
 use crate::scheduler::{Job, Scheduler, State};
 use crate::waiting::{Lane, Score};
 
+/// Who goes before a job.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ahead {
+    pub(super) jobs: usize,
+    /// That they ask for.
+    pub(super) gpus: f64,
+    /// How many of them do because their queue borrows as well, and has and has had less.
+    pub(super) fairer: usize,
+}
+
 impl Scheduler {
     /// How many jobs go before one as the order stands, and the GPUs they ask for.
-    pub(super) fn ahead_of(&self, slot: u32, job: &Job) -> (usize, f64) {
-        let mut ahead = 0;
-        let mut gpus = 0.0;
+    pub(super) fn ahead_of(&self, slot: u32, job: &Job) -> Ahead {
+        let mut ahead = Ahead::default();
         if job.state == State::First {
             let before = self.first.range(..(job.queued, job.sequence, slot));
             for &(_, _, other) in before {
-                ahead += 1;
-                gpus +=
+                ahead.jobs += 1;
+                ahead.gpus +=
                     self.job(other).map_or(0.0, |other| other.gpus(other.spec.nodes.min.into()));
             }
-            return (ahead, gpus);
+            return ahead;
         }
         for &(_, _, other) in &self.first {
-            ahead += 1;
-            gpus += self.job(other).map_or(0.0, |other| other.gpus(other.spec.nodes.min.into()));
+            ahead.jobs += 1;
+            ahead.gpus +=
+                self.job(other).map_or(0.0, |other| other.gpus(other.spec.nodes.min.into()));
         }
         let own = match job.lane {
             Lane::Scored(score) => score,
             Lane::Fresh => Score::of(self.score(job)),
         };
+        let own_fairness = self.fairness(job);
         let priority = Reverse(job.spec.priority);
+        let (all, none) = ((priority, u64::MAX, u32::MAX), (priority, 0, 0));
         for &at in self.waiting.active() {
             let class = self.waiting.class(at);
-            let mut here = class.scored.before(&(priority, own, job.sequence, slot));
-            if let Some((_, _, first)) = class.fresh.first()
-                && let Some(first_job) = self.job(first)
-            {
-                // All fresh jobs of a class have one score, and go in the order they came.
-                let score = Score::of(self.score(first_job));
-                let key = match score.cmp(&own) {
-                    std::cmp::Ordering::Less => (priority, u64::MAX, u32::MAX),
-                    std::cmp::Ordering::Equal => (priority, job.sequence, slot),
-                    std::cmp::Ordering::Greater => (priority, 0, 0),
-                };
-                here += class.fresh.before(&key);
+            let scored = class.scored.first().map(|(_, _, _, first)| first);
+            let fresh = class.fresh.first().map(|(_, _, first)| first);
+            let Some(first) = fresh.or(scored).and_then(|first| self.job(first)) else { continue };
+            let fairness = self.fairness(first);
+            let here = match fairness.cmp(&own_fairness) {
+                Ordering::Less => {
+                    class.scored.before(&(priority, Score::LAST, u64::MAX, u32::MAX))
+                        + class.fresh.before(&all)
+                }
+                Ordering::Greater => {
+                    class.scored.before(&(priority, Score::FIRST, 0, 0)) + class.fresh.before(&none)
+                }
+                Ordering::Equal => {
+                    let mut here = class.scored.before(&(priority, own, job.sequence, slot));
+                    if let Some(first) = fresh.and_then(|first| self.job(first)) {
+                        // All fresh jobs of a class have one score, and go in the order they came.
+                        let key = match Score::of(self.score(first)).cmp(&own) {
+                            Ordering::Less => all,
+                            Ordering::Equal => (priority, job.sequence, slot),
+                            Ordering::Greater => none,
+                        };
+                        here += class.fresh.before(&key);
+                    }
+                    here
+                }
+            };
+            ahead.jobs += here;
+            if fairness.0 && fairness < own_fairness {
+                ahead.fairer += here;
             }
-            ahead += here;
             let ask = &class.shape.ask;
-            gpus += here as f64 * ask.gpus() * f64::from(class.shape.nodes.min);
+            ahead.gpus += here as f64 * ask.gpus() * f64::from(class.shape.nodes.min);
         }
-        (ahead, gpus)
+        ahead
     }
 
     /// When a job may start: when what it needs has become free at the rate of late, or when those

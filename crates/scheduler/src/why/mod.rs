@@ -37,6 +37,17 @@ pub struct Waits {
     pub considered: Millis,
     /// It has waited so long that it goes before all others.
     pub outranks: bool,
+    /// Its queue lives on what others own, and others who do have had less.
+    pub fair: Option<FairWait>,
+}
+
+/// Who goes before a job because its queue has had more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FairWait {
+    /// What its queue has used of late, as a share of the cluster.
+    pub used: f64,
+    /// Jobs of queues that have and have had less, and go before it for that.
+    pub ahead: usize,
 }
 
 /// The first rule that blocks it.
@@ -124,14 +135,27 @@ impl Scheduler {
             State::Leaving => Some(Why::Leaving),
             State::Waiting | State::First => {
                 let rule = self.blocking_rule(slot, job);
-                let (ahead, gpus_ahead) = self.ahead_of(slot, job);
+                let line = self.ahead_of(slot, job);
+                let (ahead, gpus_ahead) = (line.jobs, line.gpus);
+                let fair = (line.fairer > 0).then(|| FairWait {
+                    used: self.quota.used(job.queue, self.cluster.capacity()),
+                    ahead: line.fairer,
+                });
                 let changes = self.changes(slot, job, &rule);
                 let first = job.state == State::First;
                 let start = self.estimate(slot, job, &rule, &changes, gpus_ahead);
                 let considered =
                     if first { self.passed } else { self.waiting.class(job.class).considered };
-                let waits =
-                    Waits { rule, changes, ahead, gpus_ahead, start, considered, outranks: first };
+                let waits = Waits {
+                    rule,
+                    changes,
+                    ahead,
+                    gpus_ahead,
+                    start,
+                    considered,
+                    outranks: first,
+                    fair,
+                };
                 Some(Why::Waiting(waits))
             }
         }

@@ -5,9 +5,12 @@
     clippy::expect_used,
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
     reason = "helpers of tests; the numbers are small"
 )]
 
+mod demand;
+mod fair;
 mod packing;
 mod properties;
 mod quotas;

@@ -57,8 +57,12 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(order: Box<dyn Order>) -> Self {
+        Self::with(Settings::default(), order)
+    }
+
+    pub(crate) fn with(settings: Settings, order: Box<dyn Order>) -> Self {
         Self {
-            scheduler: Scheduler::new(Settings::default(), order),
+            scheduler: Scheduler::new(settings, order),
             now: 0,
             jobs: BTreeMap::new(),
             running: BTreeMap::new(),

@@ -19,7 +19,7 @@ use super::actions::{PREDICTION_READ, PREDICTION_REPORT};
 use super::outcome::Outcome;
 use super::prediction::Home;
 use super::read::MAX_FILES;
-use super::store::File;
+use super::store::{File, Wanted};
 use crate::endpoint::http::EndpointPath;
 use crate::{Serving, rollout};
 
@@ -38,6 +38,7 @@ pub(crate) fn routes(serving: Arc<Serving>) -> Vec<Route> {
     Routes::new(serving.clone())
         .get(FILES, &PREDICTION_READ, "List the files of an endpoint's predictions", list)
         .raw(Method::GET, FILE, &PREDICTION_READ, download, get(read).with_state(serving))
+        .get(OUTCOMES, &PREDICTION_READ, "List what came of predictions", outcomes)
         .post(OUTCOMES, &PREDICTION_REPORT, "Report what came of predictions", report)
         .into()
 }
@@ -135,6 +136,60 @@ async fn read(
         download.answer(&headers, |part| Ok(Body::from_stream(blob.read_range(part)?)))
     };
     answer.await.unwrap_or_else(|error: Error| problem_response(&error))
+}
+
+/// Which outcomes are listed.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Which {
+    /// Only those of this prediction.
+    #[schemars(with = "Option<String>")]
+    prediction: Option<Uuid>,
+    /// The prediction of the last outcome of the page before.
+    #[schemars(with = "Option<String>")]
+    after: Option<Uuid>,
+    /// The row of that outcome.
+    after_row: u32,
+}
+
+/// An outcome as it was reported: a value or a label.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Told {
+    #[schemars(with = "String")]
+    prediction: Uuid,
+    row: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    /// When it was reported, the last time.
+    at: Timestamp,
+}
+
+impl From<(Outcome, Timestamp)> for Told {
+    fn from((Outcome { prediction, row, came }, at): (Outcome, Timestamp)) -> Self {
+        let (value, label) = came.parts();
+        Self { prediction, row, value, label, at }
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Outcomes {
+    /// In the order in which their predictions were made, at most 1,000; the last is where the next page
+    /// begins.
+    outcomes: Vec<Told>,
+}
+
+async fn outcomes(
+    s: Arc<Serving>,
+    ctx: Ctx,
+    input: Input<EndpointPath, Which>,
+) -> Result<Ok200<Outcomes>> {
+    let home = home(&input.path, &s, &ctx, &PREDICTION_READ).await?;
+    let Which { prediction, after, after_row } = input.query;
+    let wanted = Wanted { prediction, after: after.map(|after| (after, after_row)) };
+    let found = s.predictions().page_of_outcomes(&ctx, &home, wanted).await?;
+    Ok(Ok200(Outcomes { outcomes: found.into_iter().map(Told::from).collect() }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -46,7 +46,7 @@ pub use log::{Counts, Log};
 pub use outcome::{Came, MAX_OUTCOMES, Outcome};
 pub use prediction::{Home, Prediction};
 pub use read::MAX_FILES;
-pub use store::File;
+pub use store::{File, Wanted};
 
 pub(crate) use find::expirer;
 pub(crate) use store::SCHEMA;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use falaj_base::{Ctx, Error, Result};
+use falaj_base::{Ctx, Error, Result, Timestamp};
 use falaj_store::db::Tx;
 use falaj_store::record::Change;
 use schemars::JsonSchema;
@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use uuid::Uuid;
 
+use super::Predictions;
 use super::actions::{PREDICTION_READ, PREDICTION_REPORT};
 use super::prediction::Home;
-use super::{Predictions, store};
+use super::store::{self, Wanted};
 
 /// How many outcomes one call reports at most.
 pub const MAX_OUTCOMES: usize = 1000;
@@ -37,6 +38,16 @@ pub struct Outcome {
 pub enum Came {
     Value(f64),
     Label(String),
+}
+
+impl Came {
+    /// The number, or the label.
+    pub(super) fn parts(self) -> (Option<f64>, Option<String>) {
+        match self {
+            Self::Value(value) => (Some(value), None),
+            Self::Label(label) => (None, Some(label)),
+        }
+    }
 }
 
 /// An outcome as it is sent.
@@ -75,10 +86,7 @@ impl TryFrom<Sent> for Outcome {
 
 impl From<Outcome> for Sent {
     fn from(outcome: Outcome) -> Self {
-        let (value, label) = match outcome.came {
-            Came::Value(value) => (Some(value), None),
-            Came::Label(label) => (None, Some(label)),
-        };
+        let (value, label) = outcome.came.parts();
         Self { prediction: outcome.prediction.to_string(), row: outcome.row, value, label }
     }
 }
@@ -140,6 +148,21 @@ impl Predictions {
         ctx.authorize(&PREDICTION_READ, &home.resource).await?;
         let endpoint = home.endpoint;
         self.db().read(move |tx| store::outcomes(tx, endpoint, &predictions)).await
+    }
+
+    /// Some of the outcomes of an endpoint and when they were reported, in the order in which their
+    /// predictions were made; at most [`MAX_OUTCOMES`].
+    pub async fn page_of_outcomes(
+        &self,
+        ctx: &Ctx,
+        home: &Home,
+        wanted: Wanted,
+    ) -> Result<Vec<(Outcome, Timestamp)>> {
+        ctx.authorize(&PREDICTION_READ, &home.resource).await?;
+        let endpoint = home.endpoint;
+        let read =
+            move |tx: &mut Tx<'_>| store::page_of_outcomes(tx, endpoint, wanted, MAX_OUTCOMES);
+        self.db().read(read).await
     }
 }
 

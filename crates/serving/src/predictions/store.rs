@@ -185,16 +185,58 @@ pub(super) fn outcomes(
         let ids = some.iter().map(|id| Value::from(&id.as_bytes()[..]));
         let values: Vec<_> = std::iter::once(Value::from(endpoint)).chain(ids).collect();
         for row in tx.query(&sql, &values)? {
-            let id: Vec<u8> = row.get("prediction")?;
-            let place: i64 = row.get("place")?;
-            let value: Option<f64> = row.get("value")?;
-            let label: Option<String> = row.get("label")?;
-            if let Some(came) = value.map(Came::Value).or(label.map(Came::Label)) {
-                found.insert((uuid(&id)?, u32::try_from(place).unwrap_or(u32::MAX)), came);
-            }
+            found.extend(outcome(&row)?);
         }
     }
     Ok(found)
+}
+
+/// Which outcomes are wanted, in the order of their predictions and rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// Only those of this one.
+    pub prediction: Option<Uuid>,
+    /// Only those behind this row of this prediction.
+    pub after: Option<(Uuid, u32)>,
+}
+
+/// Some outcomes, and when each was reported.
+pub(super) fn page_of_outcomes(
+    tx: &mut Tx<'_>,
+    endpoint: EndpointId,
+    wanted: Wanted,
+    limit: usize,
+) -> Result<Vec<(Outcome, Timestamp)>> {
+    let (low, high) = match wanted.prediction {
+        Some(only) => (only, only),
+        None => (Uuid::nil(), Uuid::max()),
+    };
+    let after = wanted.after.map(|(prediction, row)| (prediction, i64::from(row)));
+    let (after, row) = after.unwrap_or((low, -1)).max((low, -1));
+    let rows = tx.query(
+        "SELECT prediction, place, value, label, at FROM prediction_outcome
+         WHERE endpoint = $1 AND (prediction, place) > ($2, $3) AND prediction <= $4
+         ORDER BY prediction, place LIMIT $5",
+        &params![endpoint, &after.as_bytes()[..], row, &high.as_bytes()[..], limit],
+    )?;
+    let mut found = Vec::with_capacity(rows.len());
+    for row in rows {
+        if let Some(((prediction, place), came)) = outcome(&row)? {
+            found.push((Outcome { prediction, row: place, came }, row.get("at")?));
+        }
+    }
+    Ok(found)
+}
+
+/// What came of which row of which prediction.
+fn outcome(row: &Row) -> Result<Option<((Uuid, u32), Came)>> {
+    let id: Vec<u8> = row.get("prediction")?;
+    let place: i64 = row.get("place")?;
+    let value: Option<f64> = row.get("value")?;
+    let label: Option<String> = row.get("label")?;
+    let came = value.map(Came::Value).or(label.map(Came::Label));
+    let of = (uuid(&id)?, u32::try_from(place).unwrap_or(u32::MAX));
+    Ok(came.map(|came| (of, came)))
 }
 
 /// Puts outcomes down, each in place of one that was reported before.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use falaj_base::{Ctx, HumanDuration, Result};
-use falaj_serving::predictions::{Came, Outcome, PredictionsConfig};
+use falaj_serving::predictions::{Came, Outcome, PredictionsConfig, Wanted};
 use falaj_store::db::Tx;
 use uuid::Uuid;
 
@@ -70,6 +70,37 @@ async fn a_thousand_at_a_time_and_no_more() {
         assert!(first.iter().all(|first| *first));
         assert!(world.predictions.report(&ctx, &home, many(1001), uncounted).await.is_err());
         assert_eq!(world.count("SELECT COUNT(*) AS n FROM prediction_outcome").await, 1000);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn they_are_read_in_pages() {
+    each(slow(), async |world| {
+        let (home, other) = (world.endpoint().await, world.endpoint().await);
+        let ctx = Ctx::system("test");
+        let ids: Vec<_> = (0..700).map(|_| Uuid::now_v7()).collect();
+        for row in 0..2 {
+            let some = ids.iter().map(|id| outcome(*id, row, Came::Value(f64::from(row))));
+            world.predictions.report(&ctx, &home, some.collect(), uncounted).await.unwrap();
+        }
+        let page = async |wanted| {
+            let found = world.predictions.page_of_outcomes(&ctx, &home, wanted).await.unwrap();
+            found.into_iter().map(|(it, _)| (it.prediction, it.row)).collect::<Vec<_>>()
+        };
+        let mut all = page(Wanted::default()).await;
+        assert_eq!(all.len(), 1000);
+        all.extend(page(Wanted { after: all.last().copied(), prediction: None }).await);
+        let expected: Vec<_> = ids.iter().flat_map(|id| [(*id, 0), (*id, 1)]).collect();
+        assert_eq!(all, expected);
+        let one = Wanted { prediction: Some(ids[5]), after: None };
+        assert_eq!(page(one).await, [(ids[5], 0), (ids[5], 1)]);
+        let rest = Wanted { after: Some((ids[5], 0)), ..one };
+        assert_eq!(page(rest).await, [(ids[5], 1)]);
+        let none = Wanted { after: Some((ids[9], 0)), ..one };
+        assert!(page(none).await.is_empty());
+        let others = world.predictions.page_of_outcomes(&ctx, &other, Wanted::default()).await;
+        assert!(others.unwrap().is_empty());
     })
     .await;
 }

@@ -19,7 +19,7 @@ use super::read::Full;
 use super::v2::{End, ShownV2, Start};
 use super::wire::{InfoShape, Nothing, Shown, TraceIn, TraceShape};
 use crate::span::shape;
-use crate::{TRACE_DELETE, TRACE_READ, TRACE_WRITE, Traces};
+use crate::{TRACE_DELETE, TRACE_READ, TRACE_UNTAG, TRACE_WRITE, Traces};
 
 const V2: &str = "/api/2.0/mlflow/traces";
 const V3: &str = "/api/3.0/mlflow/traces";
@@ -45,9 +45,9 @@ pub(crate) fn routes(traces: Arc<Traces>, places: Places) -> Vec<Endpoint> {
         .get("/api/3.0/mlflow/traces/batchGet", &TRACE_READ, "See traces and their spans", batch)
         .post("/api/3.0/mlflow/traces/batchGetInfos", &TRACE_READ, "See traces", batch_infos)
         .at(Method::PATCH, tags, &TRACE_WRITE, set, set_tag)
-        .at(Method::DELETE, tags, &TRACE_WRITE, unset, delete_tag)
+        .at(Method::DELETE, tags, &TRACE_UNTAG, unset, delete_tag)
         .at(Method::PATCH, tags_v2, &TRACE_WRITE, set, set_tag)
-        .at(Method::DELETE, tags_v2, &TRACE_WRITE, unset, delete_tag)
+        .at(Method::DELETE, tags_v2, &TRACE_UNTAG, unset, delete_tag)
         .post("/api/3.0/mlflow/traces/delete-traces", &TRACE_DELETE, "Delete traces", delete)
         .post("/api/2.0/mlflow/traces/delete-traces", &TRACE_DELETE, "Delete traces", delete)
         .post("/api/2.0/mlflow/traces/link-to-run", &TRACE_WRITE, "Tie traces to a run", link)

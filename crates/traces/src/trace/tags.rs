@@ -7,7 +7,7 @@ use falaj_mlflow::names::{MAX_KEY, check_key};
 use serde_json::json;
 
 use super::trace::{ARTIFACTS_TAG, Pairs, SPANS_TAG, Trace};
-use crate::{TRACE_WRITE, Traces};
+use crate::{TRACE_UNTAG, TRACE_WRITE, Traces};
 
 /// The longest value of a tag, and of metadata, in characters; a longer one is cut, as in MLflow.
 const MAX_TAG_VALUE: usize = 4096;
@@ -40,7 +40,7 @@ impl Traces {
         if key != FIXED_TAGS[2] {
             check_free(&key, "deleted")?;
         }
-        self.change_trace(call, trace, &TRACE_WRITE, "trace.updated", move |_, trace| {
+        self.change_trace(call, trace, &TRACE_UNTAG, "trace.updated", move |_, trace| {
             let gone = || {
                 let text =
                     format!("No trace tag with key '{key}' for trace with ID '{}'", trace.id);

@@ -97,7 +97,12 @@ impl Issuer {
             home: None,
             grants: Arc::new([]),
             groups: Arc::new([]),
-            token: token.map(|id| TokenLimit { id, scope: resource.scope, role: Role::Viewer }),
+            token: token.map(|id| TokenLimit {
+                id,
+                scope: resource.scope,
+                role: Role::Viewer,
+                of_job: false,
+            }),
             method,
             mfa,
         };

@@ -18,7 +18,7 @@ use super::owner::Owner;
 use super::path::ArtifactPath;
 use super::{purge, store};
 use crate::purge::check_no_hold;
-use crate::{RUN_READ, RUN_WRITE, Tracking};
+use crate::{ARTIFACT_DELETE, RUN_READ, RUN_WRITE, Tracking};
 
 /// How a blob knows that an artifact, or a part of one, refers to it.
 pub(super) const CLAIM: &str = "artifact";
@@ -186,7 +186,7 @@ impl Tracking {
 
     /// Deletes a file, or a folder and everything in it. What is not there is deleted already.
     pub async fn delete_artifacts(&self, call: &Call, path: &ArtifactPath) -> Result<()> {
-        let owner = self.artifact_owner(call, path, &RUN_WRITE).await?;
+        let owner = self.artifact_owner(call, path, &ARTIFACT_DELETE).await?;
         let project = call.place.id;
         if !owner.is_one() {
             // A folder above runs holds what others must allow to be deleted as well.
@@ -195,7 +195,7 @@ impl Tracking {
                 self.db().read(move |tx| store::experiments_in(tx, project, &folder)).await?;
             for experiment in inside {
                 if Some(experiment) != owner.experiment {
-                    self.experiment(call, experiment, &RUN_WRITE).await?;
+                    self.experiment(call, experiment, &ARTIFACT_DELETE).await?;
                 }
             }
         }
@@ -207,7 +207,7 @@ impl Tracking {
                 check_no_hold(tx, project, experiments)?;
                 let done = purge::path(tx, project, &path, batch)?;
                 let gone = json!({"path": path.as_str(), "files": done.files, "bytes": done.bytes});
-                let mut change = Change::new(&RUN_WRITE, &resource)
+                let mut change = Change::new(&ARTIFACT_DELETE, &resource)
                     .before(&gone)
                     .detail("deleted", &path)
                     .detail("files", done.files);

@@ -9,3 +9,4 @@ pub(crate) mod store;
 pub use experiment::{Experiment, ExperimentId, Stage, ViewType};
 pub use service::{NewExperiment, require_active};
 pub(crate) use service::{check_active, require_active_for};
+pub use store::forget_project;

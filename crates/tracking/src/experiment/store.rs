@@ -142,6 +142,24 @@ pub(crate) fn set_stage(tx: &mut Tx<'_>, no: i64, stage: Stage, now: i64) -> Res
     Ok(changed > 0)
 }
 
+/// Takes away the experiment that every project has, as part of deleting the project. It stays if anything
+/// is in it, and with it the project.
+pub fn forget_project(tx: &mut Tx<'_>, project: ProjectId) -> Result<()> {
+    let sql = "SELECT no FROM experiment WHERE project = $1 AND id = 0";
+    let Some(row) = tx.query_opt(sql, &params![project])? else { return Ok(()) };
+    let no: i64 = row.get("no")?;
+    for table in ["run", "logged_model", "dataset"] {
+        let sql = format!("SELECT 1 AS one FROM {table} WHERE experiment = $1 LIMIT 1");
+        if tx.query_opt(&sql, &params![no])?.is_some() {
+            return Ok(());
+        }
+    }
+    for table in ["experiment_tag", "tracking_key"] {
+        tx.execute(&format!("DELETE FROM {table} WHERE experiment = $1"), &params![no])?;
+    }
+    tx.execute("DELETE FROM experiment WHERE no = $1", &params![no]).map(drop)
+}
+
 pub(crate) fn set_tag(tx: &mut Tx<'_>, no: i64, key: &str, value: &str) -> Result<()> {
     tx.execute(
         "INSERT INTO experiment_tag (experiment, key, value) VALUES ($1, $2, $3)

@@ -17,7 +17,7 @@ use super::search::{ModelOrder, ModelSearch};
 use super::service::NewLoggedModel;
 use crate::experiment::http::Nothing;
 use crate::run::wire::{KeyValue, MetricValue};
-use crate::{RUN_DELETE, RUN_READ, RUN_WRITE, Tracking};
+use crate::{RUN_DELETE, RUN_READ, RUN_UNTAG, RUN_WRITE, Tracking};
 
 /// The most results in a page, and how many there are unless asked otherwise.
 const MOST: i64 = 1000;
@@ -36,7 +36,7 @@ pub(crate) fn routes(tracking: Arc<Tracking>, places: Places) -> Vec<Endpoint> {
         .at(Method::DELETE, one, &RUN_DELETE, "Delete a logged model, recoverably", delete)
         .at(Method::POST, params, &RUN_WRITE, "Add parameters to a logged model", log_params)
         .at(Method::PATCH, tags, &RUN_WRITE, "Set tags of a logged model", set_tags)
-        .at(Method::DELETE, tag, &RUN_WRITE, "Delete a tag of a logged model", delete_tag)
+        .at(Method::DELETE, tag, &RUN_UNTAG, "Delete a tag of a logged model", delete_tag)
         .into()
 }
 

@@ -14,7 +14,7 @@ use super::store;
 use crate::access::{allowed, resource};
 use crate::experiment::{ExperimentId, Stage, require_active, require_active_for};
 use crate::run::{LoggedMetric, RunId, random_name};
-use crate::{RUN_DELETE, RUN_READ, RUN_WRITE, Tracking};
+use crate::{RUN_DELETE, RUN_READ, RUN_UNTAG, RUN_WRITE, Tracking};
 
 /// Where a model lives, seen and allowed.
 #[derive(Clone, Debug)]
@@ -170,7 +170,7 @@ impl Tracking {
             let text = format!("No tag with key {key:?} found for model with ID {:?}.", old.id);
             Err(Error::new(&code::NOT_FOUND, text))
         };
-        self.change_model(call, model, &RUN_WRITE, "logged-model.updated", change).await.map(drop)
+        self.change_model(call, model, &RUN_UNTAG, "logged-model.updated", change).await.map(drop)
     }
 
     pub async fn log_model_params(

@@ -16,7 +16,7 @@ use super::service::NewRun;
 use super::wire::{InfoShape, KeyValue, RunShape};
 use crate::experiment::http::Nothing;
 use crate::metric::Point;
-use crate::{RUN_DELETE, RUN_READ, RUN_WRITE, Tracking};
+use crate::{RUN_DELETE, RUN_READ, RUN_UNTAG, RUN_WRITE, Tracking};
 
 pub(crate) fn routes(tracking: Arc<Tracking>, places: Places) -> Vec<Endpoint> {
     Api::new(tracking, places)
@@ -35,7 +35,7 @@ pub(crate) fn routes(tracking: Arc<Tracking>, places: Places) -> Vec<Endpoint> {
         )
         .post("/api/2.0/mlflow/runs/log-model", &RUN_WRITE, "Note a logged model", log_model)
         .post("/api/2.0/mlflow/runs/set-tag", &RUN_WRITE, "Set a tag of a run", set_tag)
-        .post("/api/2.0/mlflow/runs/delete-tag", &RUN_WRITE, "Delete a tag of a run", delete_tag)
+        .post("/api/2.0/mlflow/runs/delete-tag", &RUN_UNTAG, "Delete a tag of a run", delete_tag)
         .into()
 }
 

@@ -18,7 +18,7 @@ use crate::key::{self, KeyKind, Learned};
 use crate::logged_model::write_model_metrics;
 use crate::metric::store::Appended;
 use crate::metric::{self, Point};
-use crate::{RUN_WRITE, Tracking};
+use crate::{RUN_UNTAG, RUN_WRITE, Tracking};
 
 /// The tag that holds the run's name a second time.
 pub(super) const RUN_NAME_TAG: &str = "mlflow.runName";
@@ -80,7 +80,7 @@ impl Tracking {
     }
 
     pub async fn delete_run_tag(&self, call: &Call, run: &str, name: String) -> Result<()> {
-        let home = self.home(call, run, &RUN_WRITE).await?;
+        let home = self.home(call, run, &RUN_UNTAG).await?;
         let ctx = call.ctx.clone();
         self.db()
             .write(move |tx| {
@@ -94,7 +94,7 @@ impl Tracking {
                     let text = format!("No tag with name: {name} in run with id {}", home.run);
                     return Err(Error::new(&code::NOT_FOUND, text));
                 }
-                let change = Change::new(&RUN_WRITE, &home.resource)
+                let change = Change::new(&RUN_UNTAG, &home.resource)
                     .detail("run", home.run)
                     .detail("deleted_tag", &name);
                 tx.record(&ctx, change)
@@ -177,7 +177,7 @@ impl Tracking {
     }
 
     /// Refuses what must be refused, and cuts what MLflow would cut.
-    fn checked(&self, batch: Batch) -> Result<Batch> {
+    pub(super) fn checked(&self, batch: Batch) -> Result<Batch> {
         let config = self.config();
         let (metrics, params, tags) = (batch.metrics.len(), batch.params.len(), batch.tags.len());
         for (what, count, limit) in [

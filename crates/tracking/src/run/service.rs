@@ -228,7 +228,10 @@ pub(crate) fn check_active(run: RunId, stage: Stage) -> Result<()> {
 }
 
 /// The name is given as a field, as a tag, as both alike, or not at all.
-fn reconciled_name(name: Option<String>, tags: &mut Vec<(String, String)>) -> Result<String> {
+pub(super) fn reconciled_name(
+    name: Option<String>,
+    tags: &mut Vec<(String, String)>,
+) -> Result<String> {
     let name = name.filter(|name| !name.is_empty());
     let tagged = tags.iter().find(|(key, _)| key == RUN_NAME_TAG).map(|(_, value)| value.clone());
     match (name, tagged) {
@@ -246,12 +249,12 @@ fn reconciled_name(name: Option<String>, tags: &mut Vec<(String, String)>) -> Re
 }
 
 /// `mlflow-artifacts:/7/<run>/artifacts`, whatever the location ends with.
-fn artifact_uri(location: &str, run: RunId) -> String {
+pub(super) fn artifact_uri(location: &str, run: RunId) -> String {
     format!("{}/{run}/artifacts", location.trim_end_matches('/'))
 }
 
 /// What events and the audit log say of a run.
-fn shown(run: &RunInfo) -> serde_json::Value {
+pub(super) fn shown(run: &RunInfo) -> serde_json::Value {
     json!({
         "run_id": run.id.to_string(),
         "experiment_id": run.experiment_id.to_string(),

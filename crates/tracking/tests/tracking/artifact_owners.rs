@@ -248,7 +248,7 @@ async fn every_act_is_on_the_audit_log() {
         };
         assert!(about("run:write", "path"), "{entries:?}");
         assert!(about("run:read", "path"));
-        assert!(about("run:write", "deleted"));
+        assert!(about("artifact:delete", "deleted"));
         let written = "SELECT COUNT(*) AS n FROM event WHERE kind = 'falaj.artifact.written'";
         assert_eq!(world.count(written).await, 1);
         let deleted = "SELECT COUNT(*) AS n FROM event WHERE kind = 'falaj.artifact.deleted'";

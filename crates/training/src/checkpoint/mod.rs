@@ -15,9 +15,11 @@
 mod folder;
 pub(crate) mod http;
 mod keep;
+mod often;
 mod report;
 mod resume;
 pub(crate) mod store;
 
+pub(crate) use often::Reports;
 pub use report::{Report, Reported, Saved};
 pub use store::CheckpointShown;

@@ -16,7 +16,7 @@ use super::store::{self, CheckpointShown, Part};
 use crate::job::store::{self as jobs, StartRow};
 use crate::job::{Job, resource};
 use crate::live::inbox::{self, Note};
-use crate::name::TaskId;
+use crate::name::{StartId, TaskId};
 use crate::{JOB_READ, JOB_REPORT, Training, blocking};
 
 const MAX_PATH: usize = 4096;
@@ -142,6 +142,12 @@ impl Training {
         let ctx = call.ctx.clone();
         let owner = job.owner.id;
         let task = TaskId { job: job.id, task: report.task };
+        let now = self.db().now();
+        let first = self.reports().hear(StartId { task, attempt: report.attempt }, now)?;
+        // Whoever repeats a request is told the same again, and that is kept with the entry.
+        let counted =
+            !first && report.checkpoint.is_none() && ctx.request.idempotency_key.is_none();
+        let about = of.clone();
         let write = move |tx: &mut Tx<'_>| {
             let start = jobs::find_start(tx, task, Some(report.attempt))?
                 .ok_or_else(|| Error::invalid("attempt", report.attempt, "`FALAJ_ATTEMPT`"))?;
@@ -191,6 +197,9 @@ impl Training {
                 }
             }
             inbox::note(tx, &Note::Reported(task.job))?;
+            if counted {
+                return Ok(Reported { whole, stopping: start.purpose.is_some() });
+            }
             let mut change = Change::new(&JOB_REPORT, &of)
                 .detail("task", task.task)
                 .detail("attempt", report.attempt)
@@ -204,6 +213,9 @@ impl Training {
             Ok(reported)
         };
         let reported = self.db().write(write).await?;
+        if counted {
+            self.reports().count(&call.ctx, &about, now);
+        }
         self.live().wake();
         Ok(reported)
     }

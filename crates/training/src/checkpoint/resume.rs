@@ -37,6 +37,11 @@ impl Training {
         })
     }
 
+    /// Where jobs of engines save their work that name no folder for it.
+    pub(crate) fn pool_checkpoints(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        self.config().pool.iter().filter_map(|pool| Some(pool.folder.as_ref()?.join(OF_POOL)))
+    }
+
     /// Whether a folder of a pool is seen from here.
     fn sees(&self, pool: usize) -> bool {
         self.pool_list().list.get(pool).is_some_and(|pool| pool.is_server)

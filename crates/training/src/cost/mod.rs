@@ -1,9 +1,10 @@
 //! Metering: what starts had reserved, for how long, and what that costs by the price book.
 //!
 //! Must hold: what a start costs by the hour is written down when it starts, so a price that changes
-//! later changes nothing that was.
+//! later changes nothing that was. What jobs cost stays when they are deleted.
 
 pub(crate) mod http;
+pub(crate) mod kept;
 mod rates;
 mod report;
 

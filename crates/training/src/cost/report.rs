@@ -1,7 +1,6 @@
 //! What was used and what it cost, added up.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use falaj_base::{Error, Name, Resource, Result, Scope, Timestamp};
 use falaj_mlflow::Call;
@@ -10,8 +9,7 @@ use falaj_store::db::{Tx, params};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::money;
-use crate::name::JobId;
+use super::{kept, money};
 use crate::{COST_READ, Training};
 
 /// What lines of a report are about.
@@ -30,7 +28,8 @@ pub enum By {
 /// One line of a report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct CostLine {
-    /// The tenant, the project, the queue or the job. The project's own queue has no name.
+    /// The tenant, the project, the queue or the job; `deleted` for all jobs and projects that were. The
+    /// project's own queue has no name.
     pub key: String,
     /// The name of a job.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,9 +43,8 @@ pub struct CostLine {
 
 /// Lines of a report at most; the dearest are shown.
 const MOST: usize = 10_000;
-/// For how long what a job has cost is believed, and of how many.
-const BELIEVED: Duration = Duration::from_secs(1);
-const REMEMBERED: usize = 10_000;
+/// The line of what is not there any more, where lines are jobs or projects.
+const DELETED: &str = "deleted";
 
 impl Training {
     /// What was used between two moments; starts that go on count until now.
@@ -84,36 +82,6 @@ impl Training {
         lines.truncate(MOST);
         Ok(lines)
     }
-
-    /// What all starts of a job have cost so far. All its tasks ask for it, so it is added up once in a
-    /// while.
-    pub(crate) async fn cost_of(&self, job: JobId) -> Result<f64> {
-        let now = self.db().now();
-        let fresh = |known: &(Timestamp, f64)| now.since(known.0) < BELIEVED && known.0 <= now;
-        if let Some((_, cost)) = self.spent().get(&job).copied().filter(fresh) {
-            return Ok(cost);
-        }
-        let cost = self.db().read(move |tx| spent(tx, job)).await?;
-        let mut all = self.spent();
-        if all.len() >= REMEMBERED {
-            all.retain(|_, known| fresh(known));
-        }
-        all.insert(job, (now, cost));
-        Ok(cost)
-    }
-}
-
-/// What all starts of a job have cost so far.
-pub(crate) fn spent(tx: &mut Tx<'_>, job: JobId) -> Result<f64> {
-    let now = tx.now();
-    let mut sum = 0.0;
-    let sql = "SELECT price, started_at, ended_at FROM training_attempt WHERE job = $1";
-    tx.scan(sql, &params![job], |row| {
-        let ended: Option<Timestamp> = row.get("ended_at")?;
-        sum += money(row.get("price")?, row.get("started_at")?, ended.unwrap_or(now));
-        Ok(())
-    })?;
-    Ok(sum)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "amounts are far below 2^52")]
@@ -153,5 +121,55 @@ fn add_up(
         line.cost += money(row.get("price")?, start, end);
         Ok(())
     })?;
+    add_deleted(tx, by, (tenant, project), (from, to), &mut lines)?;
     Ok(lines.into_values().collect())
+}
+
+/// Adds what deleted jobs cost. Of a day that is only partly asked for, a part of its cost counts.
+fn add_deleted(
+    tx: &mut Tx<'_>,
+    by: By,
+    (tenant, project): (&str, &str),
+    (from, to): (Timestamp, Timestamp),
+    lines: &mut BTreeMap<String, CostLine>,
+) -> Result<()> {
+    let sql = "SELECT c.queue AS queue, c.day AS day, c.starts AS starts,
+                   c.core_hours AS core_hours, c.memory_hours AS memory_hours,
+                   c.gpu_hours AS gpu_hours, c.cost AS cost, COALESCE(p.name, '') AS project,
+                   COALESCE(t.name, '') AS tenant
+               FROM training_cost AS c LEFT JOIN project AS p ON p.id = c.project
+                   LEFT JOIN tenant AS t ON t.id = c.tenant
+               WHERE ($1 = '' OR c.tenant = $1) AND ($2 = '' OR c.project = $2)
+                   AND c.day >= $3 AND c.day <= $4";
+    let now = tx.now();
+    let days = (kept::day_of(from), kept::day_of(to));
+    tx.scan(sql, &params![tenant, project, days.0, days.1], |row| {
+        let day: i64 = row.get("day")?;
+        // Of a day that is not over, all of it was used by now.
+        let (begins, ends) = (kept::begins(day), kept::begins(day + 1).min(now));
+        let asked = to.min(ends).since(from.max(begins)).as_secs_f64();
+        let whole = ends.since(begins).as_secs_f64().max(1e-6);
+        let part = (asked / whole).clamp(0.0, 1.0);
+        let key: String = match by {
+            By::Tenant => row.get("tenant")?,
+            By::Project => row.get("project")?,
+            By::Queue => row.get("queue")?,
+            By::Job => String::new(),
+        };
+        let key = match by {
+            By::Queue => key,
+            _ if key.is_empty() => DELETED.to_owned(),
+            _ => key,
+        };
+        let line = lines.entry(key.clone()).or_default();
+        line.key = key;
+        if part > 0.0 {
+            line.starts += row.get::<u64>("starts")?;
+        }
+        line.core_hours += row.get::<f64>("core_hours")? * part;
+        line.memory_gib_hours += row.get::<f64>("memory_hours")? * part;
+        line.gpu_hours += row.get::<f64>("gpu_hours")? * part;
+        line.cost += row.get::<f64>("cost")? * part;
+        Ok(())
+    })
 }

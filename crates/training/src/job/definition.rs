@@ -32,7 +32,7 @@ pub struct Definition {
     /// The program and its arguments, the same for every rank.
     #[serde(default)]
     pub command: Vec<String>,
-    /// A container image. No executor runs containers yet, so it is refused.
+    /// A container image, in pools of Kubernetes; refused in others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// Where it starts, on its node; a folder of its own if absent.
@@ -63,12 +63,23 @@ pub struct Definition {
     /// All its starts together may cost so much; then it is ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
+    /// Its token may submit jobs of its project, and cancel others than itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_submit: bool,
     #[serde(default)]
     pub spot: SpotUse,
     /// How often a task that failed is started again.
     #[serde(default)]
     #[schemars(range(max = 100))]
     pub retries: u32,
+    /// Whether it may lose its nodes when it does not use them; `false` only where the rule of its pool
+    /// and queue allows that.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub reclaim: bool,
+    /// Whether it may go to another pool that takes jobs of its own when it has waited for long: one
+    /// where its data may be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub burst: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Checkpoint>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -102,6 +113,15 @@ fn one() -> u32 {
     1
 }
 
+fn yes() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde asks for it")]
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
 /// What each node of the job has for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -115,8 +135,8 @@ pub struct Resources {
     /// A part of one GPU, such as 0.5. It is shared and not isolated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_fraction: Option<f64>,
-    /// A slice of one GPU: `1g`, `2g`, `3g`, `4g` or `7g`. No executor hands over slices yet, so it is
-    /// refused.
+    /// A slice of one GPU: `1g`, `2g`, `3g`, `4g` or `7g`. In pools of Kubernetes that have such slices;
+    /// refused in others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mig: Option<MigSlice>,
     /// Any type if absent.
@@ -181,6 +201,27 @@ pub enum MigSlice {
     G4,
     #[serde(rename = "7g")]
     G7,
+}
+
+impl MigSlice {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::G1 => "1g",
+            Self::G2 => "2g",
+            Self::G3 => "3g",
+            Self::G4 => "4g",
+            Self::G7 => "7g",
+        }
+    }
+
+    /// The slice of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::G1, Self::G2, Self::G3, Self::G4, Self::G7]
+            .into_iter()
+            .find(|it| it.as_str() == name)
+    }
 }
 
 /// What should hold the nodes of a job together.

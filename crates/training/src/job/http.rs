@@ -15,11 +15,12 @@ use super::definition::Definition;
 use super::job::Job;
 use super::state::State;
 use crate::live::Why;
-use crate::{JOB_CANCEL, JOB_READ, JOB_SUBMIT, Training};
+use crate::{JOB_CANCEL, JOB_DELETE, JOB_LOSE, JOB_READ, JOB_SUBMIT, Training};
 
 const ALL: &str = "/api/jobs";
 const ONE: &str = "/api/jobs/{job_id}";
 const CANCEL: &str = "/api/jobs/{job_id}/cancel";
+const LOST: &str = "/api/jobs/{job_id}/lost";
 const WHY: &str = "/api/jobs/{job_id}/why";
 const ATTEMPTS: &str = "/api/jobs/{job_id}/attempts";
 const DECISIONS: &str = "/api/jobs/{job_id}/decisions";
@@ -29,7 +30,15 @@ pub(crate) fn routes(training: Arc<Training>, places: Places) -> Vec<Endpoint> {
         .post(ALL, &JOB_SUBMIT, "Submit a job", submit)
         .get(ALL, &JOB_READ, "List jobs, the newest first", list)
         .at(Method::GET, ONE, &JOB_READ, "See a job", show)
+        .at(Method::DELETE, ONE, &JOB_DELETE, "Delete a job that has ended", delete)
         .at(Method::POST, CANCEL, &JOB_CANCEL, "Cancel a job", cancel)
+        .at(
+            Method::POST,
+            LOST,
+            &JOB_LOSE,
+            "Say that what another server ran of a job is gone",
+            lost,
+        )
         .at(Method::GET, WHY, &JOB_READ, "See why a job waits, and when it may start", why)
         .at(Method::GET, ATTEMPTS, &JOB_READ, "List the starts of a job", attempts)
         .at(Method::GET, DECISIONS, &JOB_READ, "List what was decided about a job", decisions)
@@ -68,6 +77,9 @@ impl OfTask {
 struct Listing {
     /// Only jobs in this state.
     state: Option<State>,
+    /// Only jobs that do not use what they have.
+    #[serde(deserialize_with = "falaj_mlflow::wire::flag")]
+    idle: Option<bool>,
     /// How many items at most, 1 to 1000; 100 if absent.
     #[serde(deserialize_with = "falaj_mlflow::wire::int")]
     #[schemars(range(min = 1, max = 1000))]
@@ -83,15 +95,23 @@ async fn submit(s: Arc<Training>, call: Call, definition: Definition) -> Result<
 
 async fn list(s: Arc<Training>, call: Call, asked: Listing) -> Result<Page<Job>> {
     let pages = Pages { page_size: asked.page_size, page_token: asked.page_token };
-    s.jobs(&call, asked.state, pages.query()?).await
+    s.jobs(&call, (asked.state, asked.idle.unwrap_or(false)), pages.query()?).await
 }
 
 async fn show(s: Arc<Training>, call: Call, at: At, _: Nothing) -> Result<Job> {
-    s.seen(&call, &at.job_id, &JOB_READ).await
+    s.shown(&call, &at.job_id).await
 }
 
 async fn cancel(s: Arc<Training>, call: Call, at: At, _: Nothing) -> Result<Job> {
     s.cancel_job(&call, &at.job_id).await
+}
+
+async fn delete(s: Arc<Training>, call: Call, at: At, _: Nothing) -> Result<Job> {
+    s.delete_job(&call, &at.job_id).await
+}
+
+async fn lost(s: Arc<Training>, call: Call, at: At, _: Nothing) -> Result<Job> {
+    s.lose_job(&call, &at.job_id).await
 }
 
 async fn why(s: Arc<Training>, call: Call, at: At, of: OfTask) -> Result<Why> {

@@ -36,6 +36,9 @@ pub struct Job {
     /// When somebody asked for its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_requested_at: Option<Timestamp>,
+    /// Since when a start of it does not use what it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_since: Option<Timestamp>,
     pub definition: Definition,
     #[serde(skip)]
     #[schemars(skip)]

@@ -8,9 +8,11 @@
 
 mod attempt;
 mod definition;
+pub(crate) mod delete;
 pub(crate) mod http;
 #[allow(clippy::module_inception, reason = "the noun of this folder")]
 mod job;
+mod sample;
 mod service;
 mod spec;
 mod state;

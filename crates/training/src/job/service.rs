@@ -6,7 +6,6 @@ use falaj_base::{
     Action, Error, Name, Page, PageQuery, PrincipalKind, Resource, Result, Scope, Timestamp, code,
 };
 use falaj_executors::MOST_RANKS;
-use falaj_governance::identity::Authenticator;
 use falaj_governance::residency::{Residency, on_record};
 use falaj_governance::tenancy::Project;
 use falaj_mlflow::Call;
@@ -21,10 +20,12 @@ use super::job::{Job, Owner, resource};
 use super::spec::{explain, millis, to_spec};
 use super::state::{State, Tally};
 use super::store;
+use crate::config::PoolKind;
 use crate::live::Why;
 use crate::live::inbox::{self, Note};
 use crate::name::JobId;
-use crate::{JOB_CANCEL, JOB_READ, JOB_SUBMIT, POOL_USE, Training};
+use crate::pool::Pool;
+use crate::{JOB_CANCEL, JOB_LOSE, JOB_READ, JOB_SUBMIT, POOL_USE, Training};
 
 /// Decisions that are shown at most.
 const DECISIONS: usize = 1000;
@@ -52,12 +53,15 @@ impl Training {
         let id = JobId::new();
         let of = resource(&call.place, &id.to_string(), false);
         call.ctx.authorize(&JOB_SUBMIT, &of).await?;
+        self.may_act_on_others(call, "submits no jobs").await?;
         definition.check(self.config().max_array)?;
         let pool = self.usable_pool(call, &definition).await?;
         self.could_start(&definition, pool)?;
+        self.may_keep(call, &definition, pool)?;
         self.secrets(&call.place, &definition)?;
         let zones = self.usable_zones(call, &definition, pool, &of).await?;
         self.could_run(&call.place, &definition, pool, &zones).await?;
+        self.affords(&call.place).await?;
         self.count_in(&call.place, definition.count).await?;
         let (run, experiment) = self.track(call, id, &definition).await?;
         let principal = &call.ctx.principal;
@@ -69,13 +73,14 @@ impl Training {
             pool: self.pool_list().list[pool].name.clone(),
             zones,
             tasks: Tally { count: definition.count, ..Tally::default() },
-            run_id: Some(run),
+            run_id: Some(run.id().to_string()),
             experiment_id: Some(experiment),
             created_at: self.db().now(),
             created_by: principal.name.clone(),
             started_at: None,
             ended_at: None,
             cancel_requested_at: None,
+            idle_since: None,
             definition,
             tenant: call.place.tenant_id,
             project: call.place.id,
@@ -85,8 +90,9 @@ impl Training {
                 is_system: principal.kind == PrincipalKind::System,
             },
         };
-        let ctx = call.ctx.clone();
+        let (ctx, planned) = (call.ctx.clone(), run.clone());
         let write = move |tx: &mut Tx<'_>| {
+            let made = planned.write(tx, &ctx)?;
             store::insert(tx, &job)?;
             inbox::note(tx, &Note::Submitted(job.id))?;
             let change = Change::new(&JOB_SUBMIT, &of)
@@ -94,11 +100,33 @@ impl Training {
                 .after(&job)
                 .reply(200, &job);
             tx.record(&ctx, change)?;
-            Ok(job)
+            Ok((job, made))
         };
-        let job = self.db().write(write).await?;
+        let (job, made) = self.db().write(write).await?;
+        run.is_made(made);
         self.live().wake();
         Ok(job)
+    }
+
+    /// Whether a job acts with the token of one of its own starts.
+    async fn is_itself(&self, call: &Call, job: JobId) -> Result<bool> {
+        let token = call.ctx.principal.token.as_ref().filter(|token| token.of_job);
+        let Some(token) = token.map(|token| token.id.to_string()) else { return Ok(false) };
+        self.db().read(move |tx| store::has_token(tx, job, &token)).await
+    }
+
+    /// Refuses the token of a job, unless its definition lets it act on others. All other tokens may do
+    /// what their owners may.
+    async fn may_act_on_others(&self, call: &Call, what: &str) -> Result<()> {
+        let token = call.ctx.principal.token.as_ref().filter(|token| token.of_job);
+        let Some(token) = token.map(|token| token.id.to_string()) else { return Ok(()) };
+        let read = move |tx: &mut Tx<'_>| store::job_of_token(tx, &token);
+        let owner = self.db().read(read).await?;
+        if owner.is_some_and(|job| job.definition.may_submit) {
+            return Ok(());
+        }
+        let text = format!("the token of a job {what}, unless its definition says `may_submit`");
+        Err(Error::new(&code::FORBIDDEN, text))
     }
 
     /// Counts tasks that are about to be taken in, and refuses those that are too many. How many there
@@ -135,7 +163,7 @@ impl Training {
     async fn usable_pool(&self, call: &Call, definition: &Definition) -> Result<usize> {
         let wanted = definition.pool.as_ref().unwrap_or(&self.config().default_pool);
         let pools = self.pool_list();
-        let open = |pool: &crate::pool::Pool| {
+        let open = |pool: &Pool| {
             let tenant = &call.place.tenant;
             pool.is_server || pool.tenants.as_ref().is_none_or(|them| them.contains(tenant))
         };
@@ -171,24 +199,41 @@ impl Training {
     }
 
     /// Refuses what the executor of a pool would refuse whenever it starts.
-    fn could_start(&self, definition: &Definition, pool: usize) -> Result<()> {
+    pub(crate) fn could_start(&self, definition: &Definition, pool: usize) -> Result<()> {
         let pool = &self.pool_list().list[pool];
         let (name, resources) = (&pool.name, &definition.resources);
-        if let Some(image) = &definition.image {
+        let runs_images = pool.kind == PoolKind::Kubernetes;
+        if let Some(image) = definition.image.as_ref().filter(|_| !runs_images) {
             let allowed = format!("absent: pool `{name}` starts programs, not containers");
             return Err(Error::invalid("image", image, allowed));
         }
-        if let Some(slice) = resources.mig {
-            let given = serde_json::to_string(&slice).unwrap_or_default();
+        if let Some(slice) = resources.mig.filter(|_| !runs_images) {
             let allowed = format!("absent: pool `{name}` cannot hand over slices of GPUs");
-            return Err(Error::invalid("resources.mig", given.trim_matches('"'), allowed));
+            return Err(Error::invalid("resources.mig", slice.as_str(), allowed));
         }
+        if let Some(part) = resources.gpu_fraction.filter(|_| runs_images) {
+            let allowed = format!("absent: pool `{name}` hands over whole GPUs and slices");
+            return Err(Error::invalid("resources.gpu_fraction", part, allowed));
+        }
+        self.can_save(definition, pool)?;
         let nodes = usize::from(resources.max_nodes.unwrap_or(resources.nodes));
         let ranks = nodes.saturating_mul(usize::from(resources.ranks()));
         if ranks > MOST_RANKS {
             let given = format!("{ranks} ranks on {nodes} nodes");
             let allowed = format!("at most {MOST_RANKS} ranks together");
             return Err(Error::invalid("resources.ranks_per_node", given, allowed));
+        }
+        self.shape_is_made(definition, pool)
+    }
+
+    /// Refuses to keep the work of a job in a folder that its nodes do not see.
+    fn can_save(&self, definition: &Definition, pool: &Pool) -> Result<()> {
+        let own = definition.checkpoint.as_ref().is_some_and(|it| it.dir.is_none());
+        let config = self.config().pool.iter().find(|it| it.name == pool.name);
+        let has_folder = config.is_some_and(|it| it.folder.is_some());
+        if pool.kind == PoolKind::Kubernetes && own && !has_folder {
+            let allowed = format!("a folder in a volume: pool `{}` has none of its own", pool.name);
+            return Err(Error::invalid("checkpoint.dir", "absent", allowed));
         }
         Ok(())
     }
@@ -271,7 +316,7 @@ impl Training {
     pub async fn jobs(
         &self,
         call: &Call,
-        state: Option<State>,
+        filter: (Option<State>, bool),
         query: PageQuery,
     ) -> Result<Page<Job>> {
         call.ctx.authorize(&JOB_READ, &call.place.resource()).await?;
@@ -279,14 +324,16 @@ impl Training {
         if !before.is_empty() && before.parse::<JobId>().is_err() {
             return Err(not_a_page(&query));
         }
-        let read = move |tx: &mut Tx<'_>| store::list(tx, project, &before, state, limit + 1);
+        let read = move |tx: &mut Tx<'_>| store::list(tx, project, &before, filter, limit + 1);
         let found = self.db().read(read).await?;
         let mut page = Page::cut(found, limit, |job| job.id.to_string());
         page.items.retain(|job| {
             call.ctx.allows(&JOB_READ, &resource(&call.place, &job.id.to_string(), false))
         });
+        let idle = self.idle_jobs(call).await?;
         for job in &mut page.items {
             job.definition.env.clear();
+            job.idle_since = idle.get(&job.id).copied();
         }
         Ok(page)
     }
@@ -294,17 +341,12 @@ impl Training {
     /// Asks for the end of a job. What waits is over at once, what runs is told to end.
     pub async fn cancel_job(&self, call: &Call, id: &str) -> Result<Job> {
         let job = self.seen(call, id, &JOB_CANCEL).await?;
+        if !self.is_itself(call, job.id).await? {
+            self.may_act_on_others(call, "cancels no other job").await?;
+        }
         let of = resource(&call.place, &job.id.to_string(), false);
         let (ctx, project) = (call.ctx.clone(), call.place.id);
         let write = move |tx: &mut Tx<'_>| {
-            // That of a job acts as its owner, but for that job alone.
-            if let Some(token) = &ctx.principal.token
-                && Authenticator::is_job_token(tx, token.id)?
-                && !store::has_token(tx, job.id, &token.id.to_string())?
-            {
-                let text = "the token of a job cancels no other job";
-                return Err(Error::new(&code::FORBIDDEN, text));
-            }
             let first = store::ask_to_cancel(tx, job.id)?;
             let now = store::find(tx, project, job.id)?;
             let now = now.ok_or_else(|| Error::not_found("job", job.id))?;
@@ -323,6 +365,28 @@ impl Training {
                 .reply(200, &now);
             tx.record(&ctx, change)?;
             Ok(now)
+        };
+        let job = self.db().write(write).await?;
+        self.live().wake();
+        Ok(job)
+    }
+
+    /// Says that what a server ran of a job that is away is gone for good: it may start again.
+    pub async fn lose_job(&self, call: &Call, id: &str) -> Result<Job> {
+        let job = self.seen(call, id, &JOB_LOSE).await?;
+        let of = resource(&call.place, &job.id.to_string(), false);
+        let ctx = call.ctx.clone();
+        let write = move |tx: &mut Tx<'_>| {
+            if !store::is_away(tx, job.id)? {
+                let text = "no start of it is on the machine of a server that is away";
+                return Err(Error::new(&code::CONFLICT, text));
+            }
+            inbox::note(tx, &Note::Lost(job.id))?;
+            let told = serde_json::json!({ "job": job.id });
+            let change =
+                Change::new(&JOB_LOSE, &of).event("job.lost", &told).before(&job).reply(200, &job);
+            tx.record(&ctx, change)?;
+            Ok(job)
         };
         let job = self.db().write(write).await?;
         self.live().wake();

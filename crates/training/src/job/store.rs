@@ -43,6 +43,11 @@ pub(crate) const SCHEMA: &str = "
         kind TEXT NOT NULL, detail TEXT NOT NULL, PRIMARY KEY (job, id)) CLUSTERED;
     CREATE INDEX training_decision_at ON training_decision (at);";
 
+/// Which server's own machine runs a start, and which server schedules.
+pub(crate) const SERVERS: &str = "
+    ALTER TABLE training_attempt ADD COLUMN server TEXT;
+    ALTER TABLE training_leader ADD COLUMN server TEXT;";
+
 const COLUMNS: &str = "id, tenant, project, name, queue, pool, definition, zones, state, tasks,
     succeeded, failed, cancelled, lost, run, experiment, reason, principal, home, is_system,
     created_at, created_by, started_at, ended_at, cancel_at";
@@ -89,21 +94,28 @@ pub(crate) fn by_id(tx: &mut Tx<'_>, id: JobId) -> Result<Option<Job>> {
     tx.query_opt(&sql, &params![id])?.as_ref().map(read).transpose()
 }
 
+pub(crate) fn is_there(tx: &mut Tx<'_>, id: JobId) -> Result<bool> {
+    let sql = "SELECT 1 AS one FROM training_job WHERE id = $1";
+    Ok(tx.query_opt(sql, &params![id])?.is_some())
+}
+
 /// The jobs of a project, the newest first, from before `before` on.
 pub(crate) fn list(
     tx: &mut Tx<'_>,
     project: ProjectId,
     before: &str,
-    state: Option<State>,
+    (state, idle): (Option<State>, bool),
     limit: usize,
 ) -> Result<Vec<Job>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM training_job
          WHERE project = $1 AND ($2 = '' OR id < $2) AND ($3 = '' OR state = $3)
-         ORDER BY id DESC LIMIT $4"
+             AND ($4 = 0 OR id IN (SELECT job FROM training_telemetry
+                 WHERE open = 1 AND idle_since IS NOT NULL))
+         ORDER BY id DESC LIMIT $5"
     );
     let state = state.map_or("", State::as_str);
-    tx.query(&sql, &params![project, before, state, limit])?.iter().map(read).collect()
+    tx.query(&sql, &params![project, before, state, idle, limit])?.iter().map(read).collect()
 }
 
 /// One job; nothing, too, if it cannot be read.
@@ -216,6 +228,7 @@ fn read(row: &Row) -> Result<Job> {
         started_at: row.get("started_at")?,
         ended_at: row.get("ended_at")?,
         cancel_requested_at: row.get("cancel_at")?,
+        idle_since: None,
         definition: serde_json::from_str(&definition).map_err(Error::internal)?,
         tenant: row.get("tenant")?,
         project: row.get("project")?,
@@ -277,6 +290,26 @@ pub(crate) fn tasks(tx: &mut Tx<'_>, job: JobId) -> Result<Vec<(u32, State, Task
     Ok(found)
 }
 
+/// Tasks of a job that have started, or why one of them cannot be read.
+pub(crate) type Readable = std::result::Result<Vec<(u32, State, TaskRow)>, String>;
+
+/// The same, or why one of them cannot be read.
+pub(crate) fn tasks_if_readable(tx: &mut Tx<'_>, job: JobId) -> Result<Readable> {
+    let sql = "SELECT task, state, attempts, failures, losses, ran_ms, run, reason
+               FROM training_task WHERE job = $1 ORDER BY task";
+    let rows = tx.query(sql, &params![job])?;
+    let read = |row: &Row| Ok((row.get("task")?, row.get("state")?, read_task(row)?));
+    let all: Result<Vec<_>> = rows.iter().map(read).collect();
+    Ok(all.map_err(|error| error.chain()))
+}
+
+/// Lets all tasks of a job fail that have not ended, whatever is kept of them.
+pub(crate) fn fail_tasks(tx: &mut Tx<'_>, job: JobId) -> Result<()> {
+    let sql = "UPDATE training_task SET state = $2
+               WHERE job = $1 AND state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELLED', 'LOST')";
+    tx.execute(sql, &params![job, State::Failed]).map(drop)
+}
+
 /// One task, if it has started.
 pub(crate) fn task(tx: &mut Tx<'_>, id: TaskId) -> Result<Option<(State, TaskRow)>> {
     let sql = "SELECT task, state, attempts, failures, losses, ran_ms, run, reason
@@ -313,6 +346,10 @@ pub(crate) struct StartRow {
     /// What it is to become once it has ended: see `live::flight::Purpose`.
     pub(crate) purpose: Option<String>,
     pub(crate) token: Option<String>,
+    /// What it costs by the hour, in millionths.
+    pub(crate) price: u64,
+    /// The server whose own machine runs it, if it is one.
+    pub(crate) server: Option<String>,
     pub(crate) shown: Attempt,
     /// The blobs of its ranks' output, once they are kept.
     pub(crate) logs: Option<String>,
@@ -321,19 +358,20 @@ pub(crate) struct StartRow {
 const START: &str =
     "job, task, attempt, open, state, pool, placement, world, price, isolation, resumed,
     purpose, ending, exit_code, token, started_at, ended_at, cpu_seconds, peak_memory, logs,
-    stacks";
+    stacks, server";
 
 pub(crate) fn insert_start(
     tx: &mut Tx<'_>,
     id: StartId,
     new: &Attempt,
     rates: &Rates,
+    server: Option<&str>,
 ) -> Result<()> {
     let placement = serde_json::to_string(&new.nodes).map_err(Error::internal)?;
     tx.execute(
         "INSERT INTO training_attempt (job, task, attempt, open, state, pool, placement, world,
-             cpu, memory, gpu, price, started_at)
-         VALUES ($1, $2, $3, 2, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+             cpu, memory, gpu, price, started_at, server)
+         VALUES ($1, $2, $3, 2, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
         &params![
             id.task.job,
             id.task.task,
@@ -346,7 +384,8 @@ pub(crate) fn insert_start(
             rates.memory_mib,
             rates.gpu_parts,
             rates.price,
-            new.started_at
+            new.started_at,
+            server
         ],
     )
     .map(drop)
@@ -390,6 +429,16 @@ pub(crate) fn has_token(tx: &mut Tx<'_>, job: JobId, token: &str) -> Result<bool
         Ok(())
     })?;
     Ok(found)
+}
+
+/// The job that a token was given to, while a start with it goes on.
+pub(crate) fn job_of_token(tx: &mut Tx<'_>, token: &str) -> Result<Option<Job>> {
+    let sql = "SELECT job FROM training_attempt WHERE open = 2 AND token LIKE $1";
+    let row = tx.query_opt(sql, &params![format!("%{token}%")])?;
+    match row {
+        Some(row) => by_id(tx, row.get("job")?),
+        None => Ok(None),
+    }
 }
 
 /// Notes the step of the checkpoint that a start goes on from.
@@ -445,6 +494,28 @@ pub(crate) fn close_start(tx: &mut Tx<'_>, id: StartId, logs: &str) -> Result<bo
         &params![id.task.job, id.task.task, id.attempt, logs],
     )?;
     Ok(changed == 1)
+}
+
+/// Whether a job has starts that go on, or whose end has not been seen to.
+pub(crate) fn has_open_starts(tx: &mut Tx<'_>, job: JobId) -> Result<bool> {
+    let sql = "SELECT 1 AS one FROM training_attempt WHERE job = $1 AND open > 0 LIMIT 1";
+    Ok(tx.query_opt(sql, &params![job])?.is_some())
+}
+
+/// Some jobs that ended before a time, the oldest first.
+pub(crate) fn ended_before(tx: &mut Tx<'_>, before: Timestamp, limit: usize) -> Result<Vec<JobId>> {
+    let sql = "SELECT id FROM training_job WHERE live = 0 AND ended_at < $1
+               ORDER BY ended_at LIMIT $2";
+    tx.query(sql, &params![before, limit])?.iter().map(|row| row.get("id")).collect()
+}
+
+/// Whether a start of a job goes on, as far as is known, on the machine of a server that does not
+/// schedule.
+pub(crate) fn is_away(tx: &mut Tx<'_>, job: JobId) -> Result<bool> {
+    let sql = "SELECT 1 AS one FROM training_attempt AS a JOIN training_leader AS l ON l.id = 1
+               WHERE a.job = $1 AND a.open = 2 AND a.server IS NOT NULL AND l.server IS NOT NULL
+                   AND a.server <> l.server LIMIT 1";
+    Ok(tx.query_opt(sql, &params![job])?.is_some())
 }
 
 /// How open a start is; nothing if there is none.
@@ -511,6 +582,8 @@ fn read_start(row: &Row, now: Timestamp) -> Result<StartRow> {
         purpose: row.get("purpose")?,
         token: row.get("token")?,
         logs: row.get("logs")?,
+        price: row.get("price")?,
+        server: row.get("server")?,
         shown: Attempt {
             task: task.task,
             attempt: id.attempt,

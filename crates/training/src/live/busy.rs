@@ -22,6 +22,8 @@ pub(super) enum Task {
     Observe(usize),
     /// Letting the runs of a job know of its end.
     Runs(JobId),
+    /// Letting what a start used become metrics of its run.
+    Metrics(StartId),
 }
 
 /// What shares a number of permits: each pool has its own, so that none waits for another.
@@ -31,6 +33,8 @@ pub(super) enum Work {
     Tell(usize),
     Settle(usize),
     Runs,
+    /// What starts use, on its way into their runs.
+    Metrics,
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +51,11 @@ impl Busy {
 
     pub(super) fn is(&self, task: Task) -> bool {
         self.tasks().contains(&task)
+    }
+
+    /// How many starts have samples on their way into their runs.
+    pub(super) fn logging(&self) -> usize {
+        self.tasks().iter().filter(|task| matches!(task, Task::Metrics(_))).count()
     }
 
     pub(super) fn permits(&self, work: Work) -> Arc<Semaphore> {

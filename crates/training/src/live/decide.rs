@@ -14,6 +14,9 @@ use crate::job::{State, explain, millis, resource};
 use crate::name::{StartId, TaskId};
 use crate::{JOB_RUN, Training};
 
+/// How often a pass decides anew because a budget had no room for what was decided.
+const ROUNDS: usize = 16;
+
 /// A start that has to leave its nodes.
 struct Leaving {
     id: StartId,
@@ -23,7 +26,18 @@ struct Leaving {
 }
 
 impl Training {
+    /// Decides until nobody is left without money: what those were to have others may.
     pub(super) async fn decide(&self, memory: &mut Memory) -> Result<()> {
+        for _ in 0..ROUNDS {
+            if self.decide_once(memory).await? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// True if everything that was decided could be afforded.
+    async fn decide_once(&self, memory: &mut Memory) -> Result<bool> {
         let now = self.db().now();
         let mut leaving = Vec::new();
         let mut refused = Vec::new();
@@ -131,13 +145,15 @@ impl Training {
         let saves =
             memory.jobs.get(&task.job).is_some_and(|live| live.job.definition.checkpoint.is_some());
         let Some(flight) = memory.flights.get_mut(&id) else { return };
-        let gentle = matches!(purpose, Purpose::Preempt | Purpose::Move);
+        let gentle = matches!(purpose, Purpose::Preempt | Purpose::Move | Purpose::Reclaim);
         if flight.purpose.is_some() && gentle {
             return;
         }
+        // Whoever has to end for money may still save what that bought.
+        let may_save = gentle || matches!(purpose, Purpose::Budget | Purpose::Overdrawn);
         flight.purpose = Some(purpose);
         let runs = flight.state == State::Running && matches!(flight.launched, Launched::Yes(_));
-        if gentle && saves && runs {
+        if may_save && saves && runs {
             flight.state = State::Checkpointing;
             (flight.notified, flight.saves_until) = (Some(now), Some(now + grace));
             self.pass_on(flight.pool, id, Notice::Checkpoint);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use falaj_base::{Ctx, Resource, Result, Timestamp};
+use falaj_base::{Ctx, ProjectId, Resource, Result, TenantId, Timestamp};
 use falaj_executors::{End, RankEnd};
 use falaj_governance::identity::Authenticator;
 use falaj_scheduler::{Event, JobId as Number};
@@ -14,10 +14,14 @@ use super::after::tokens_of;
 use super::flight::Purpose;
 use super::memory::{Due, Ending, Memory};
 use super::{inbox, told};
+use crate::budget::store::Bill;
 use crate::job::store::{self as jobs, Ended, TaskRow};
 use crate::job::{State, Tally, millis, resource};
 use crate::name::{JobId, StartId, TaskId};
 use crate::{JOB_RUN, Training};
+
+/// How the end of a rank that used too much memory ends.
+pub(crate) const OUT_OF_MEMORY: &str = "used more memory than it had";
 
 /// Tasks that are given up in one transaction.
 const AT_ONCE: usize = 500;
@@ -56,10 +60,9 @@ pub(super) fn becomes(end: &End, purpose: Option<Purpose>, retries: u32, losses:
         (End::Succeeded, _) => Becomes::Over(State::Succeeded),
         // Somebody stopped it at its engine; starting it again would be against their will.
         (_, Some(Purpose::Cancel)) | (End::Stopped, None) => Becomes::Over(State::Cancelled),
-        (_, Some(Purpose::Budget | Purpose::Refuse)) | (End::TimedOut, None) => {
-            Becomes::Over(State::Failed)
-        }
-        (_, Some(Purpose::Preempt | Purpose::Move)) => {
+        (_, Some(Purpose::Budget | Purpose::Overdrawn | Purpose::Refuse))
+        | (End::TimedOut, None) => Becomes::Over(State::Failed),
+        (_, Some(Purpose::Preempt | Purpose::Move | Purpose::Reclaim)) => {
             Becomes::Waits { state: State::Preempted, first: false }
         }
         (_, Some(Purpose::Hang)) | (End::Lost, None) => again(losses, State::Lost, true),
@@ -78,7 +81,7 @@ pub(super) fn words(end: &End, purpose: Option<Purpose>) -> (String, Option<i64>
                 RankEnd::Signal(signal) => {
                     (format!("was ended by signal {signal}"), Some(128 + i64::from(*signal)))
                 }
-                RankEnd::OutOfMemory => ("used more memory than it had".to_owned(), Some(137)),
+                RankEnd::OutOfMemory => (OUT_OF_MEMORY.to_owned(), Some(137)),
                 RankEnd::NotStarted => {
                     ("could not be started; its output says why".to_owned(), None)
                 }
@@ -89,8 +92,12 @@ pub(super) fn words(end: &End, purpose: Option<Purpose>) -> (String, Option<i64>
             Some(Purpose::Cancel) => "it was cancelled",
             Some(Purpose::Preempt) => "it left its nodes to others",
             Some(Purpose::Move) => "it goes on on other nodes",
+            Some(Purpose::Reclaim) => {
+                "it did not use what it had, and is in line again after a while"
+            }
             Some(Purpose::Hang) => "its ranks made no progress",
             Some(Purpose::Budget) => "it cost what it may",
+            Some(Purpose::Overdrawn) => "the budget of its project or its tenant is spent",
             Some(Purpose::Refuse) => "it can never run as things are now",
             None => "somebody stopped it outside of Falaj",
         },
@@ -112,6 +119,9 @@ struct Row {
     reason: Option<String>,
     retried: bool,
     of: Resource,
+    place: (TenantId, ProjectId),
+    price: u64,
+    since: Timestamp,
 }
 
 impl Training {
@@ -180,17 +190,25 @@ impl Training {
                 reason,
                 retried: !over && state == State::Pending,
                 of,
+                place: live.place(),
+                price: flight.price,
+                since: flight.since,
             });
+            memory.paid_until(&flight, landed.at);
             memory.ended.insert(landed.id, Ending::at(flight.pool));
             tell.push((flight.number, becomes, landed.id));
         }
         let write = move |tx: &mut Tx<'_>| {
             let mut tokens = Vec::new();
+            let mut bill = Bill::default();
             for row in &rows {
-                write_end(tx, &ctx, row)?;
+                if write_end(tx, &ctx, row)? {
+                    bill.add(row.place, row.price, (row.since, row.at));
+                }
                 let start = jobs::find_start(tx, row.id.task, Some(row.id.attempt))?;
                 tokens.extend(start.iter().flat_map(tokens_of));
             }
+            bill.pay(tx)?;
             Authenticator::end_job_tokens(tx, &tokens)
         };
         let moved = self.commit(memory, write).await?;
@@ -349,6 +367,10 @@ fn tell_scheduler(
     now: Timestamp,
 ) {
     let flight = memory.flights.remove(&id);
+    let reclaimed = flight.as_ref().is_some_and(|it| it.purpose == Some(Purpose::Reclaim));
+    if reclaimed && matches!(becomes, Becomes::Waits { .. }) && memory.set_aside(id.task, now) {
+        return;
+    }
     let now = millis(now);
     let live = memory.jobs.get_mut(&id.task.job);
     if let (Becomes::Waits { .. }, Some(held)) = (becomes, live.and_then(|live| live.held.as_mut()))
@@ -369,7 +391,7 @@ fn tell_scheduler(
                 Event::Stopped(number)
             } else {
                 // Decided by somebody who was here before, or by the engine.
-                Event::Again { job: number, first: first || !leaving }
+                Event::Again { job: number, first: (first || !leaving) && !reclaimed }
             }
         }
         Becomes::Waits { first, .. } => Event::Again { job: number, first },
@@ -381,16 +403,19 @@ fn tell_scheduler(
 fn of_start(end: &End, purpose: Option<Purpose>) -> State {
     match (end, purpose) {
         (End::Succeeded, _) => State::Succeeded,
-        (_, Some(Purpose::Preempt | Purpose::Move)) | (End::Preempted, _) => State::Preempted,
+        (_, Some(Purpose::Preempt | Purpose::Move | Purpose::Reclaim)) | (End::Preempted, _) => {
+            State::Preempted
+        }
         (_, Some(Purpose::Cancel)) => State::Cancelled,
         (End::Lost, _) => State::Lost,
         _ => State::Failed,
     }
 }
 
-fn write_end(tx: &mut Tx<'_>, ctx: &Ctx, row: &Row) -> Result<()> {
+/// False if it had ended before.
+fn write_end(tx: &mut Tx<'_>, ctx: &Ctx, row: &Row) -> Result<bool> {
     if !jobs::end_start(tx, row.id, row.at, &row.ended)? {
-        return Ok(());
+        return Ok(false);
     }
     let task = row.id.task;
     jobs::put_task(tx, task, row.state, &row.task)?;
@@ -406,7 +431,8 @@ fn write_end(tx: &mut Tx<'_>, ctx: &Ctx, row: &Row) -> Result<()> {
         .detail("task", task.task)
         .detail("attempt", row.id.attempt)
         .detail("state", row.state.as_str());
-    tx.record(ctx, change)
+    tx.record(ctx, change)?;
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -13,26 +13,40 @@ pub(crate) enum Purpose {
     Preempt,
     /// It goes on at once on other nodes.
     Move,
+    /// It did not use what it has; it waits for a while.
+    Reclaim,
     Cancel,
     /// No rank made progress; it starts again.
     Hang,
     /// It has cost what it may.
     Budget,
+    /// Its project or its tenant has spent what it may.
+    Overdrawn,
     /// It can never run as things are now.
     Refuse,
 }
 
 impl Purpose {
-    const ALL: [Self; 6] =
-        [Self::Preempt, Self::Move, Self::Cancel, Self::Hang, Self::Budget, Self::Refuse];
+    const ALL: [Self; 8] = [
+        Self::Preempt,
+        Self::Move,
+        Self::Reclaim,
+        Self::Cancel,
+        Self::Hang,
+        Self::Budget,
+        Self::Overdrawn,
+        Self::Refuse,
+    ];
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Preempt => "preempt",
             Self::Move => "move",
+            Self::Reclaim => "reclaim",
             Self::Cancel => "cancel",
             Self::Hang => "hang",
             Self::Budget => "budget",
+            Self::Overdrawn => "overdrawn",
             Self::Refuse => "refuse",
         }
     }
@@ -54,6 +68,9 @@ pub(crate) enum Launched {
     Unknown,
     /// Since when.
     Yes(Timestamp),
+    /// By another server, on its own machine: nobody here can tell, and it is neither lost nor started
+    /// again until that server schedules, or somebody says that it is gone.
+    Elsewhere,
 }
 
 #[derive(Clone, Debug)]
@@ -62,6 +79,8 @@ pub(crate) struct Flight {
     pub(crate) number: Number,
     pub(crate) pool: usize,
     pub(crate) world: u32,
+    /// What it costs by the hour, in millionths.
+    pub(crate) price: u64,
     pub(crate) state: State,
     pub(crate) purpose: Option<Purpose>,
     pub(crate) nodes: Vec<PlacedAt>,

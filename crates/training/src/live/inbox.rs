@@ -20,17 +20,25 @@ pub(crate) const SCHEMA: &str = "
 pub(crate) enum Note {
     Submitted(JobId),
     Cancelled(JobId),
+    /// What another server ran of it is gone.
+    Lost(JobId),
     /// A rank reported something.
     Reported(JobId),
     Queues,
+    Budgets,
+    /// Nodes came, or are to go.
+    Nodes,
 }
 
 pub(crate) fn note(tx: &mut Tx<'_>, note: &Note) -> Result<()> {
     let (kind, job) = match note {
         Note::Submitted(job) => ("submitted", Some(*job)),
         Note::Cancelled(job) => ("cancelled", Some(*job)),
+        Note::Lost(job) => ("lost", Some(*job)),
         Note::Reported(job) => ("reported", Some(*job)),
         Note::Queues => ("queues", None),
+        Note::Budgets => ("budgets", None),
+        Note::Nodes => ("nodes", None),
     };
     if let Note::Reported(job) = note {
         let sql = "INSERT INTO training_inbox (id, kind, job) VALUES ($1, $2, $3)
@@ -45,7 +53,7 @@ pub(crate) fn note(tx: &mut Tx<'_>, note: &Note) -> Result<()> {
 
 /// Whether there is something to take.
 pub(crate) fn any(tx: &mut Tx<'_>) -> Result<bool> {
-    let sql = "SELECT 1 AS one FROM training_inbox WHERE kind <> 'runs' LIMIT 1";
+    let sql = "SELECT 1 AS one FROM training_inbox WHERE kind NOT IN ('runs', 'folder') LIMIT 1";
     Ok(tx.query_opt(sql, &[])?.is_some())
 }
 
@@ -62,15 +70,40 @@ pub(crate) fn runs_know(tx: &mut Tx<'_>, job: JobId) -> Result<()> {
     tx.execute(sql, &params![format!("runs-{job}")]).map(drop)
 }
 
+/// Whether runs of a job do not know of its end.
+pub(crate) fn has_open_runs(tx: &mut Tx<'_>, job: JobId) -> Result<bool> {
+    let sql = "SELECT 1 AS one FROM training_inbox WHERE id = $1";
+    Ok(tx.query_opt(sql, &params![format!("runs-{job}")])?.is_some())
+}
+
 /// Some jobs whose runs do not know of their end.
 pub(crate) fn open_runs(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<JobId>> {
     let sql = "SELECT job FROM training_inbox WHERE kind = 'runs' ORDER BY id LIMIT $1";
     tx.query(sql, &params![limit])?.iter().map(|row| row.get("job")).collect()
 }
 
+/// Notes, with the end of a job's rows, that a folder of it may be left. It stays until that is gone:
+/// see [`folder_is_gone`].
+pub(crate) fn folder_is_left(tx: &mut Tx<'_>, job: JobId) -> Result<()> {
+    let sql = "INSERT INTO training_inbox (id, kind, job) VALUES ($1, 'folder', $2)
+               ON CONFLICT (id) DO NOTHING";
+    tx.execute(sql, &params![format!("folder-{job}"), job]).map(drop)
+}
+
+pub(crate) fn folder_is_gone(tx: &mut Tx<'_>, job: JobId) -> Result<()> {
+    let sql = "DELETE FROM training_inbox WHERE id = $1";
+    tx.execute(sql, &params![format!("folder-{job}")]).map(drop)
+}
+
+/// Some deleted jobs whose folders may be left.
+pub(crate) fn left_folders(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<JobId>> {
+    let sql = "SELECT job FROM training_inbox WHERE kind = 'folder' ORDER BY id LIMIT $1";
+    tx.query(sql, &params![limit])?.iter().map(|row| row.get("job")).collect()
+}
+
 /// Takes some notes, the oldest first.
 pub(crate) fn take(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<Note>> {
-    let sql = "SELECT id, kind, job FROM training_inbox WHERE kind <> 'runs' ORDER BY id LIMIT $1";
+    let sql = "SELECT id, kind, job FROM training_inbox WHERE kind NOT IN ('runs', 'folder') ORDER BY id LIMIT $1";
     let rows = tx.query(sql, &params![limit])?;
     let mut notes = Vec::with_capacity(rows.len());
     let mut ids = Vec::with_capacity(rows.len());
@@ -80,8 +113,11 @@ pub(crate) fn take(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<Note>> {
         notes.extend(match (kind.as_str(), job) {
             ("submitted", Some(job)) => Some(Note::Submitted(job)),
             ("cancelled", Some(job)) => Some(Note::Cancelled(job)),
+            ("lost", Some(job)) => Some(Note::Lost(job)),
             ("reported", Some(job)) => Some(Note::Reported(job)),
             ("queues", _) => Some(Note::Queues),
+            ("budgets", _) => Some(Note::Budgets),
+            ("nodes", _) => Some(Note::Nodes),
             _ => None,
         });
         ids.push(params![row.get::<String>("id")?]);
@@ -93,11 +129,11 @@ pub(crate) fn take(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<Note>> {
 }
 
 /// Makes `holder` the one who schedules. Whoever did before notices with its next write.
-pub(crate) fn lead(tx: &mut Tx<'_>, holder: &str) -> Result<()> {
+pub(crate) fn lead(tx: &mut Tx<'_>, holder: &str, server: &str) -> Result<()> {
     tx.execute(
-        "INSERT INTO training_leader (id, holder) VALUES (1, $1)
-         ON CONFLICT (id) DO UPDATE SET holder = excluded.holder",
-        &params![holder],
+        "INSERT INTO training_leader (id, holder, server) VALUES (1, $1, $2)
+         ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, server = excluded.server",
+        &params![holder, server],
     )
     .map(drop)
 }

@@ -7,7 +7,7 @@ use falaj_scheduler::{Event, Restored};
 use falaj_store::db::Tx;
 
 use super::inbox::{self, Note};
-use super::memory::{Held, Memory};
+use super::memory::{Held, LiveJob, Memory};
 use crate::Training;
 use crate::job::store as jobs;
 use crate::job::{Job, explain, millis};
@@ -46,8 +46,11 @@ impl Training {
                 match note {
                     Note::Submitted(_) => {}
                     Note::Cancelled(job) => self.cancel(memory, job).await?,
+                    Note::Lost(job) => self.lose(memory, job).await?,
                     Note::Reported(job) => drop(reported.insert(job)),
                     Note::Queues => self.queues_changed(memory).await?,
+                    Note::Budgets => self.budgets_changed(memory).await?,
+                    Note::Nodes => self.read_nodes(memory).await?,
                 }
             }
             self.hear_of_reports(memory, reported).await?;
@@ -132,7 +135,9 @@ impl Training {
     /// Tells the scheduler of jobs that were held, as far as it would take them now.
     fn let_go(&self, memory: &mut Memory) -> Result<()> {
         let now = millis(self.db().now());
-        let held = memory.jobs.iter().filter(|(_, live)| live.held.is_some());
+        // What waits for money waits for that alone.
+        let lacks = |live: &LiveJob| live.held.as_ref().is_some_and(|it| it.needs.is_none());
+        let held = memory.jobs.iter().filter(|(_, live)| lacks(live));
         let held: Vec<JobId> = held.map(|(id, _)| *id).collect();
         for id in held {
             let spec = match self.spec_of(memory, id, now)? {
@@ -143,11 +148,11 @@ impl Training {
                 Err(why) => Err(why),
             };
             let Some(live) = memory.jobs.get_mut(&id) else { continue };
-            let Some(Held { tasks, .. }) = live.held.take() else { continue };
+            let Some(Held { tasks, needs, .. }) = live.held.take() else { continue };
             let spec = match spec {
                 Ok(spec) => spec,
                 Err(why) => {
-                    live.held = Some(Held { why, tasks });
+                    live.held = Some(Held { why, tasks, needs });
                     continue;
                 }
             };
@@ -161,6 +166,11 @@ impl Training {
             }
         }
         Ok(())
+    }
+
+    async fn budgets_changed(&self, memory: &mut Memory) -> Result<()> {
+        self.read_budgets(memory).await?;
+        self.let_go_of_affordable(memory, self.db().now())
     }
 
     async fn queues_changed(&self, memory: &mut Memory) -> Result<()> {

@@ -13,13 +13,18 @@ use falaj_scheduler::{Event, JobId as Number, Millis, Placed, Scheduler, Setting
 use tokio::task::JoinHandle;
 
 use super::flight::Flight;
+use super::purse::OwnBudget;
+use super::scale::NodeBook;
+use super::sense::Aside;
 use super::tend::Pace;
+use crate::budget::Ledger;
 use crate::config::TrainingConfig;
 use crate::job::store::TaskRow;
 use crate::job::{Definition, Job, PlacedAt, State, to_spec};
 use crate::name::{JobId, StartId, TaskId};
 use crate::pool::Pools;
 use crate::queue::tree::QueueTree;
+use crate::telemetry::watching::Watching;
 
 /// A job that is not over.
 #[derive(Debug)]
@@ -32,15 +37,32 @@ pub(crate) struct LiveJob {
     pub(crate) tasks: HashMap<u32, (State, TaskRow)>,
     /// Why the scheduler is not told of those that wait.
     pub(crate) held: Option<Held>,
+    /// What it may cost, if it says so itself.
+    pub(crate) budget: Option<OwnBudget>,
 }
 
 /// A job that was taken in once and would not be now: a type of GPU, a pool, nodes or a quota are not
-/// there any more. What runs of it goes on; what waits would stand in the way of others.
+/// there any more, or a budget is spent. What runs of it goes on; what waits would stand in the way of
+/// others.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) why: String,
     /// Its tasks that wait.
     pub(crate) tasks: BTreeSet<u32>,
+    /// What a start of it may cost, in millionths, if money is all that is missing.
+    pub(crate) needs: Option<i128>,
+}
+
+impl Held {
+    /// Until things change.
+    pub(crate) fn for_good(why: String) -> Self {
+        Self { why, tasks: BTreeSet::new(), needs: None }
+    }
+
+    /// Until there is money.
+    pub(crate) fn for_money(why: String, needs: i128) -> Self {
+        Self { why, tasks: BTreeSet::new(), needs: Some(needs) }
+    }
 }
 
 /// An ended start whose end is to be seen to.
@@ -108,12 +130,27 @@ pub(crate) struct Memory {
     pub(crate) paces: HashMap<StartId, Pace>,
     /// Jobs of many starts that reported since then.
     pub(crate) reported: HashSet<JobId>,
+    /// What starts use.
+    pub(crate) watching: Watching,
+    /// Which nodes are there.
+    pub(crate) nodes: NodeBook,
+    /// Tasks that give up their nodes for being idle, or did.
+    pub(crate) aside: HashMap<TaskId, Aside>,
+    /// Budgets of tenants and projects.
+    pub(crate) ledger: Ledger,
+    /// Jobs with a budget of their own.
+    pub(crate) metered: HashSet<JobId>,
+    /// Jobs that wait for money, the oldest first.
+    pub(crate) without_budget: BTreeSet<JobId>,
+    /// Starts that are being written down.
+    pub(crate) taking_off: HashSet<Number>,
 }
 
 impl Memory {
     pub(crate) fn new(holder: String, config: &TrainingConfig, pools: &Pools) -> Result<Self> {
         let settings = Settings {
             round: u64::try_from(config.round.get().as_millis()).unwrap_or(300_000).max(1000),
+            half_life: config.fair_share.millis(),
             ..Settings::default()
         };
         let order = by_name(&config.policy)
@@ -140,6 +177,13 @@ impl Memory {
             looked: None,
             paces: HashMap::new(),
             reported: HashSet::new(),
+            watching: Watching::default(),
+            nodes: NodeBook::default(),
+            aside: HashMap::new(),
+            ledger: Ledger::default(),
+            metered: HashSet::new(),
+            without_budget: BTreeSet::new(),
+            taking_off: HashSet::new(),
         })
     }
 
@@ -149,12 +193,17 @@ impl Memory {
         self.next += u64::from(job.tasks.count.max(1));
         self.numbers.insert(first, job.id);
         let id = job.id;
+        let budget = OwnBudget::of(&job, 0);
+        if budget.is_some() {
+            self.metered.insert(id);
+        }
         self.jobs.entry(id).or_insert(LiveJob {
             job,
             project,
             first,
             tasks: HashMap::new(),
             held: None,
+            budget,
         })
     }
 

@@ -14,6 +14,7 @@
 //!   dropped and read anew.
 
 mod after;
+mod breaker;
 mod busy;
 mod cancel;
 mod decide;
@@ -22,10 +23,14 @@ pub(crate) mod flight;
 pub(crate) mod inbox;
 mod intake;
 mod memory;
+mod purse;
 mod rebuild;
+mod scale;
+mod sense;
 mod start;
 mod stop;
 mod tend;
+mod usage;
 mod watch;
 mod why;
 
@@ -42,13 +47,15 @@ use falaj_store::db::Tx;
 use falaj_store::worker::Worker;
 use tokio::sync::Notify;
 
+use breaker::Breaker;
+pub(crate) use end::OUT_OF_MEMORY;
 pub(crate) use memory::Memory;
 pub(crate) use start::Plan;
 pub use why::{Start, Why};
 
 use crate::Training;
 use crate::job::store as jobs;
-use crate::name::StartId;
+use crate::name::{StartId, TaskId};
 use crate::queue::tree::QueueKey;
 
 /// The longest pause between two passes.
@@ -72,6 +79,10 @@ pub(crate) struct Live {
     wake: Arc<Notify>,
     mail: Mutex<Mail>,
     busy: Arc<busy::Busy>,
+    /// Engines that do not answer, by pool.
+    breakers: Mutex<HashMap<usize, Breaker>>,
+    /// What was last told of tasks, for those who ask during a pass.
+    answers: Mutex<HashMap<TaskId, Why>>,
     watched: AtomicBool,
     /// Whether somebody waits for what executors tell.
     active: AtomicBool,
@@ -91,6 +102,8 @@ impl Default for Live {
             wake: Arc::default(),
             mail: Mutex::default(),
             busy: Arc::default(),
+            breakers: Mutex::default(),
+            answers: Mutex::default(),
             watched: AtomicBool::new(false),
             active: AtomicBool::new(false),
         }
@@ -107,12 +120,27 @@ impl Live {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn breakers(&self) -> std::sync::MutexGuard<'_, HashMap<usize, Breaker>> {
+        self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Since when the engine of a pool does not answer, and what it said last.
+    pub(crate) fn away(&self, pool: usize) -> Option<(Timestamp, String)> {
+        self.breakers().get(&pool)?.away().cloned()
+    }
+
+    /// What is in mind, unless a pass has it for long.
+    async fn mind(&self) -> Option<tokio::sync::MutexGuard<'_, Option<Memory>>> {
+        tokio::time::timeout(PATIENCE, self.memory.lock()).await.ok()
+    }
+
     /// What a queue holds, if this server schedules.
     pub(crate) async fn held(&self, key: &QueueKey) -> Option<crate::queue::Held> {
-        let memory = self.memory.lock().await;
+        let memory = self.mind().await?;
         let memory = memory.as_ref()?;
-        let held = memory.scheduler.held(memory.tree.id(key)?)?;
-        Some(crate::queue::Held::of(&held))
+        let id = memory.tree.id(key)?;
+        let held = memory.scheduler.held(id)?;
+        Some(crate::queue::Held::of(&held, memory.scheduler.shares(id)?))
     }
 }
 
@@ -157,6 +185,8 @@ impl Training {
         self.hear_of_launches(&mut memory).await?;
         self.observe(&mut memory).await?;
         self.tend(&mut memory).await?;
+        self.sense(&mut memory).await?;
+        self.scale(&mut memory).await?;
         self.stop_those_due(&mut memory).await?;
         self.decide(&mut memory).await?;
         self.see_to_ends(&mut memory);
@@ -168,6 +198,15 @@ impl Training {
         drop(guard);
         self.watch_executors();
         Ok(())
+    }
+
+    /// Until when the engine of a pool is left alone. This machine never is: asking it costs nobody
+    /// anything.
+    fn left_alone(&self, pool: usize, now: Timestamp) -> Option<Timestamp> {
+        if self.pool_list().list.get(pool).is_some_and(|pool| pool.is_server) {
+            return None;
+        }
+        self.live().breakers().get(&pool)?.until(now)
     }
 
     /// Writes, if nobody else schedules by now.
@@ -234,6 +273,6 @@ impl Training {
 }
 
 /// What is told to other domains about a task.
-pub(crate) fn told(task: crate::name::TaskId, state: crate::job::State) -> serde_json::Value {
+pub(crate) fn told(task: TaskId, state: crate::job::State) -> serde_json::Value {
     serde_json::json!({ "job": task.job, "task": task.task, "state": state })
 }

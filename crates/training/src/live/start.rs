@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use falaj_base::{Ctx, Error, Name, Result, Secret, code};
+use falaj_base::{Ctx, Error, Name, Result, Secret, Timestamp, code};
 use falaj_executors::{ExecutorError, Launch, Limits};
 use falaj_governance::residency::Residency;
 use falaj_governance::tenancy::Project;
@@ -18,12 +18,14 @@ use serde_json::json;
 use super::busy::{Task, Work};
 use super::flight::{Flight, Launched};
 use super::memory::{Memory, by_name_of};
+use super::purse::running;
 use super::{inbox, rebuild, told};
+use crate::budget::Running;
 use crate::cost::Rates;
 use crate::job::store::{self as jobs, TaskRow};
 use crate::job::{Attempt, Job, State, Tally, resource};
 use crate::launch::{Gang, ranks};
-use crate::name::StartId;
+use crate::name::{JobId, StartId};
 use crate::{JOB_RUN, Training};
 
 /// Starts that are written down in one transaction.
@@ -41,7 +43,22 @@ struct New {
     whole: (State, Tally),
     borrows: bool,
     rates: Rates,
+    /// The same as budgets count it.
+    costs: Running,
+    /// This one, if its own machine runs it.
+    server: Option<String>,
     of: falaj_base::Resource,
+}
+
+/// What is to become of a start that was decided.
+enum Weighed {
+    Start(Box<New>),
+    /// Its job has cost what it may.
+    Spent(JobId),
+    /// There is no money for it now; it waits for some.
+    Unaffordable,
+    /// It is not wanted any more.
+    Gone,
 }
 
 /// What is needed to launch a start, whoever wrote it down.
@@ -58,7 +75,9 @@ pub(crate) struct Plan {
 
 impl Training {
     /// Starts what was decided and is not kept waiting by others who leave.
-    pub(super) async fn start_those_due(&self, memory: &mut Memory) -> Result<()> {
+    /// False if there was no money for some of it.
+    pub(super) async fn start_those_due(&self, memory: &mut Memory) -> Result<bool> {
+        let mut afforded = true;
         loop {
             let flights = &memory.flights;
             let ready = |due: &super::memory::Due| {
@@ -71,76 +90,32 @@ impl Training {
             }
             memory.due = left;
             if batch.is_empty() {
-                return Ok(());
+                return Ok(afforded);
             }
-            self.start_batch(memory, batch).await?;
+            afforded &= self.start_batch(memory, batch).await?;
         }
     }
 
-    async fn start_batch(&self, memory: &mut Memory, batch: Vec<super::memory::Due>) -> Result<()> {
+    async fn start_batch(
+        &self,
+        memory: &mut Memory,
+        batch: Vec<super::memory::Due>,
+    ) -> Result<bool> {
         let ctx = Ctx::system(super::NAME);
         let now = self.db().now();
-        let mut news = Vec::with_capacity(batch.len());
+        let mut news: Vec<New> = Vec::with_capacity(batch.len());
+        let mut spent = Vec::new();
+        let mut afforded = true;
         for due in batch {
-            let Some(task) = memory.task(due.number) else { continue };
-            let pools = self.pool_list();
-            let Some(pool) = due.placement.first().and_then(|at| pools.node(at.node)) else {
-                continue;
-            };
-            let pool = pool.pool;
-            let Some(live) = memory.jobs.get_mut(&task.job) else { continue };
-            let (state, mut row) =
-                live.tasks.get(&task.task).cloned().unwrap_or((State::Pending, TaskRow::default()));
-            if !state.may_become(State::Starting) {
-                continue;
+            match self.weigh(memory, &due, now)? {
+                Weighed::Start(new) => {
+                    ctx.authorize(&JOB_RUN, &new.of).await?;
+                    news.push(*new);
+                }
+                Weighed::Spent(job) => spent.push(job),
+                Weighed::Unaffordable => afforded = false,
+                Weighed::Gone => {}
             }
-            row.attempts += 1;
-            row.reason = None;
-            let id = StartId { task, attempt: row.attempts };
-            let nodes = by_name_of(&due.placement, pools);
-            let world = u32::from(live.job.definition.resources.ranks())
-                .saturating_mul(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
-            let placed = due.placement.iter().filter_map(|at| pools.node(at.node));
-            let mut zones: Vec<Name> = placed.map(|node| node.zone.clone()).collect();
-            zones.dedup();
-            let tally = live.job.tasks;
-            let of = resource(&live.project, &task.job.to_string(), false);
-            ctx.authorize(&JOB_RUN, &of).await?;
-            news.push(New {
-                number: due.number,
-                id,
-                row,
-                attempt: Attempt {
-                    task: task.task,
-                    attempt: id.attempt,
-                    state: State::Starting,
-                    pool: pools.list[pool].name.clone(),
-                    nodes,
-                    world_size: world,
-                    isolation: None,
-                    resumed_from: None,
-                    end: None,
-                    exit_code: None,
-                    started_at: now,
-                    ended_at: None,
-                    cpu_seconds: None,
-                    peak_memory_bytes: None,
-                    cost: 0.0,
-                    stacks: None,
-                },
-                pool,
-                zone: live.project.zone.clone(),
-                zones,
-                whole: (tally.state(State::Starting), tally),
-                borrows: due.borrows,
-                rates: Rates::of(
-                    &live.job.definition.resources,
-                    &due.placement,
-                    pools,
-                    self.config(),
-                ),
-                of,
-            });
         }
         let write = move |tx: &mut Tx<'_>| {
             let mut outcomes = Vec::with_capacity(news.len());
@@ -163,19 +138,110 @@ impl Training {
             Ok(outcomes)
         };
         let outcomes = self.commit(memory, write).await?;
+        memory.taking_off.clear();
         for (new, refused) in outcomes {
+            if let Some(live) = memory.jobs.get(&new.id.task.job) {
+                // From here on it is counted as all that fly are.
+                memory.ledger.withdraw(live.place(), &new.costs);
+            }
             if let Some(text) = refused {
                 self.give_up(memory, new.id.task, &text).await?;
                 continue;
             }
             self.take_off(memory, new);
         }
-        Ok(())
+        for job in spent {
+            self.end_spent(memory, job, now).await?;
+        }
+        Ok(afforded)
+    }
+
+    /// Whether a start that was decided can be made, and what it is then.
+    fn weigh(
+        &self,
+        memory: &mut Memory,
+        due: &super::memory::Due,
+        now: Timestamp,
+    ) -> Result<Weighed> {
+        // One that was found to lack money takes others of its job with it.
+        if !memory.scheduler.knows(due.number) {
+            return Ok(Weighed::Gone);
+        }
+        let Some(task) = memory.task(due.number) else { return Ok(Weighed::Gone) };
+        let pools = self.pool_list();
+        let Some(pool) = due.placement.first().and_then(|at| pools.node(at.node)) else {
+            return Ok(Weighed::Gone);
+        };
+        let pool = pool.pool;
+        let Some(live) = memory.jobs.get_mut(&task.job) else { return Ok(Weighed::Gone) };
+        let (state, mut row) =
+            live.tasks.get(&task.task).cloned().unwrap_or((State::Pending, TaskRow::default()));
+        if !state.may_become(State::Starting) {
+            return Ok(Weighed::Gone);
+        }
+        let rates = Rates::of(&live.job.definition.resources, &due.placement, pools, self.config());
+        let costs = running(&live.job, rates.price, now);
+        if live.budget.is_some_and(|own| own.is_spent(now)) {
+            return Ok(Weighed::Spent(task.job));
+        }
+        if !self.affordable(memory, task.job, &costs, now) {
+            return Ok(Weighed::Unaffordable);
+        }
+        let Some(live) = memory.jobs.get_mut(&task.job) else { return Ok(Weighed::Gone) };
+        memory.ledger.begin(live.place(), &costs);
+        memory.taking_off.insert(due.number);
+        row.attempts += 1;
+        row.reason = None;
+        let id = StartId { task, attempt: row.attempts };
+        let nodes = by_name_of(&due.placement, pools);
+        let world = u32::from(live.job.definition.resources.ranks())
+            .saturating_mul(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
+        let placed = due.placement.iter().filter_map(|at| pools.node(at.node));
+        let mut zones: Vec<Name> = placed.map(|node| node.zone.clone()).collect();
+        zones.dedup();
+        let tally = live.job.tasks;
+        let of = resource(&live.project, &task.job.to_string(), false);
+        Ok(Weighed::Start(Box::new(New {
+            number: due.number,
+            id,
+            row,
+            attempt: Attempt {
+                task: task.task,
+                attempt: id.attempt,
+                state: State::Starting,
+                pool: pools.list[pool].name.clone(),
+                nodes,
+                world_size: world,
+                isolation: None,
+                resumed_from: None,
+                end: None,
+                exit_code: None,
+                started_at: now,
+                ended_at: None,
+                cpu_seconds: None,
+                peak_memory_bytes: None,
+                cost: 0.0,
+                stacks: None,
+            },
+            pool,
+            zone: live.project.zone.clone(),
+            zones,
+            whole: (tally.state(State::Starting), tally),
+            borrows: due.borrows,
+            rates,
+            costs,
+            server: if pools.list[pool].is_server {
+                Some(self.server_id()?.to_owned())
+            } else {
+                None
+            },
+            of,
+        })))
     }
 
     /// Notes a start that was written down, and launches it.
     fn take_off(&self, memory: &mut Memory, new: New) {
-        let New { number, id, row, attempt, pool, whole, .. } = new;
+        let New { number, id, row, attempt, pool, whole, rates, .. } = new;
         let now = self.db().now();
         let Some(live) = memory.jobs.get_mut(&id.task.job) else { return };
         live.job.state = whole.0;
@@ -186,6 +252,7 @@ impl Training {
             number,
             pool,
             world: attempt.world_size,
+            price: rates.price,
             state: State::Starting,
             purpose: None,
             nodes: attempt.nodes,
@@ -199,6 +266,7 @@ impl Training {
             stacks: None,
             launches: 0,
         };
+        memory.pay_from_now(&flight);
         memory.flights.insert(id, flight);
         self.launch(memory, id);
     }
@@ -208,6 +276,10 @@ impl Training {
         let Some(live) = memory.jobs.get(&id.task.job) else { return };
         let Some((_, row)) = live.tasks.get(&id.task.task) else { return };
         let Some(flight) = memory.flights.get_mut(&id) else { return };
+        if let Some(until) = self.left_alone(flight.pool, self.db().now()) {
+            flight.launched = Launched::AgainAt(until);
+            return;
+        }
         flight.launched = Launched::Asking;
         // Asked for before we began anew: what comes of that is in the mail.
         let Some(begun) = self.live().busy.begin(Task::Ask(id)) else { return };
@@ -273,12 +345,24 @@ impl Training {
         let resume = self.resume_from(plan).await?;
         let resumed = resume.as_ref().map(|found| found.step);
         let pools = self.pool_list();
+        let attempt = id.outside()?;
+        let executor = pools.list.get(flight.pool).map(|pool| &pool.executor);
+        let hosts = executor.and_then(|engine| engine.hosts(&attempt, flight.nodes.len()));
+        let hosts = hosts.unwrap_or_default();
+        let said: Vec<Option<String>> = {
+            let all = self.addresses();
+            let of = |node: &str| all.get(&(flight.pool, node.to_owned())).cloned();
+            flight.nodes.iter().map(|at| of(&at.node)).collect()
+        };
         let nodes: Vec<_> = flight
             .nodes
             .iter()
-            .map(|at| {
+            .enumerate()
+            .map(|(place, at)| {
                 let known = pools.node_named(flight.pool, &at.node);
                 let address = known.map_or(at.node.as_str(), |node| node.address.as_str());
+                let address = said.get(place).and_then(Option::as_deref).unwrap_or(address);
+                let address = hosts.get(place).map_or(address, String::as_str);
                 let first = known.map_or(0, |node| node.first_gpu);
                 (at.node.as_str(), address, at.devices << first.min(15))
             })
@@ -311,10 +395,11 @@ impl Training {
         let secrets = self.secrets(project, definition)?;
         let ranks_each = u32::from(resources.ranks()).max(1);
         let launch = Launch {
-            attempt: id.outside()?,
+            attempt,
             name: job.name.clone(),
             command: definition.command.clone(),
             image: definition.image.clone(),
+            slice: resources.mig.map(|slice| slice.as_str().to_owned()),
             folder: definition.folder.as_ref().map(Into::into),
             env,
             secrets,
@@ -399,7 +484,7 @@ fn is_wanted(tx: &mut Tx<'_>, id: StartId, holder: &str) -> Result<()> {
 
 fn write_start(tx: &mut Tx<'_>, ctx: &Ctx, new: &New) -> Result<()> {
     jobs::put_task(tx, new.id.task, State::Starting, &new.row)?;
-    jobs::insert_start(tx, new.id, &new.attempt, &new.rates)?;
+    jobs::insert_start(tx, new.id, &new.attempt, &new.rates, new.server.as_deref())?;
     jobs::progress(tx, new.id.task.job, (new.whole.0, &new.whole.1), None)?;
     let detail = json!({
         "attempt": new.id.attempt,

@@ -27,6 +27,7 @@ impl Training {
             .flights
             .values()
             .filter(|flight| !memory.telling.contains_key(&flight.id))
+            .filter(|flight| self.left_alone(flight.pool, now).is_none())
             .filter_map(|flight| Some((flight.id, flight.pool, due_notice(flight, now)?)))
             .collect();
         let mut until = tokio::time::Instant::now();

@@ -153,10 +153,10 @@ impl Training {
             .filter(|flight| matches!(flight.state, State::Running | State::Checkpointing))
             .map(|flight| flight.id)
             .collect();
+        self.look_at_budgets(memory, now).await?;
         for id in running {
             self.look_at_folder(memory, id).await?;
             self.look_for_hang(memory, id, now).await?;
-            self.look_at_budget(memory, id).await?;
         }
         Ok(())
     }
@@ -195,21 +195,6 @@ impl Training {
         }
         let detail = json!({ "why": "no progress", "rank": rank, "seconds": still.as_secs() });
         self.end_early(memory, id.task, Purpose::Hang, detail).await
-    }
-
-    async fn look_at_budget(&self, memory: &mut Memory, id: StartId) -> Result<()> {
-        let Some(live) = memory.jobs.get(&id.task.job) else { return Ok(()) };
-        let Some(budget) = live.job.definition.budget else { return Ok(()) };
-        let flight = memory.flights.get(&id);
-        if flight.is_none_or(|flight| flight.purpose.is_some()) {
-            return Ok(());
-        }
-        let cost = self.cost_of(id.task.job).await?;
-        if cost < budget {
-            return Ok(());
-        }
-        let detail = json!({ "why": "budget", "budget": budget, "cost": cost });
-        self.end_early(memory, id.task, Purpose::Budget, detail).await
     }
 }
 

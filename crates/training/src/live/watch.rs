@@ -14,12 +14,12 @@ use falaj_store::record::Change;
 
 use super::busy::Task;
 use super::end::Landed;
-use super::flight::Launched;
+use super::flight::{Flight, Launched};
 use super::memory::Memory;
 use super::told;
 use crate::job::store as jobs;
 use crate::job::{State, resource};
-use crate::name::StartId;
+use crate::name::{JobId, StartId};
 use crate::{JOB_RUN, Training};
 
 /// The longest pause before an executor that did not answer is asked again.
@@ -62,7 +62,7 @@ impl Training {
         }
         self.land(memory, failed).await?;
         // One that is to end is not launched any more: it is told to, as it may have been taken.
-        let due = |flight: &&super::flight::Flight| match flight.launched {
+        let due = |flight: &&Flight| match flight.launched {
             Launched::AgainAt(at) => at <= now && flight.purpose.is_none(),
             _ => false,
         };
@@ -89,11 +89,32 @@ impl Training {
         for (pool, began, seen) in self.ask_what_runs(memory, now).await {
             memory.observed.insert(pool, began);
             match seen {
-                Ok(seen) => self.compare(memory, pool, seen, began).await?,
-                Err(error) => tracing::debug!(pool, %error, "an executor did not tell what runs"),
+                Ok(seen) => {
+                    self.live().breakers().remove(&pool);
+                    self.compare(memory, pool, seen, began).await?;
+                }
+                Err(error) => {
+                    tracing::debug!(pool, %error, "an executor did not tell what runs");
+                    let mut breakers = self.live().breakers();
+                    breakers.entry(pool).or_default().failed(now, error.to_string());
+                }
             }
         }
         Ok(())
+    }
+
+    /// What another server ran of a job is gone, somebody says.
+    pub(super) async fn lose(&self, memory: &mut Memory, job: JobId) -> Result<()> {
+        let now = self.db().now();
+        let gone = memory
+            .flights
+            .values()
+            .filter(|flight| flight.id.task.job == job && flight.launched == Launched::Elsewhere);
+        let gone = gone.map(|flight| Landed {
+            says: Some("it is gone with the server that ran it".to_owned()),
+            ..concluded(flight.id, End::Lost, now)
+        });
+        self.land(memory, gone.collect()).await
     }
 
     /// Asks all executors that may have something to tell, at the same time. One that is slow is
@@ -104,7 +125,8 @@ impl Training {
             let flies = memory.flights.values().any(|flight| flight.pool == at);
             let last = memory.observed.get(&at);
             let due = flies || last.is_none_or(|last| now.since(*last) >= SWEEP);
-            if !due || memory.observing.contains_key(&at) {
+            let alone = self.left_alone(at, now).is_some();
+            if !due || alone || memory.observing.contains_key(&at) {
                 continue;
             }
             let Some(begun) = self.live().busy.begin(Task::Observe(at)) else { continue };
@@ -144,7 +166,9 @@ impl Training {
         let mut ends = Vec::new();
         let mut running = Vec::new();
         let mut again = Vec::new();
-        for flight in memory.flights.values_mut().filter(|flight| flight.pool == pool) {
+        let here =
+            |flight: &&mut Flight| flight.pool == pool && flight.launched != Launched::Elsewhere;
+        for flight in memory.flights.values_mut().filter(here) {
             let Some(found) = there.remove(&flight.id.outside()?) else {
                 match flight.launched {
                     Launched::Yes(at) if at < began => {

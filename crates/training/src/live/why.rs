@@ -1,11 +1,14 @@
 //! Why a task is where it is, in words.
 
+use std::sync::PoisonError;
+
 use falaj_base::{Result, Timestamp};
-use falaj_scheduler::why::{Change, Rule, Waits, Why as Told};
+use falaj_scheduler::why::{Change, FairWait, Rule, Waits, Why as Told};
 use falaj_scheduler::{JobId as Number, Millis, NodeId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::flight::Launched;
 use super::memory::Memory;
 use super::{Live, STALE};
 use crate::Training;
@@ -21,8 +24,8 @@ pub struct Why {
     pub state: State,
     /// The reason, as a sentence.
     pub why: String,
-    /// The rule that blocks it: `quota`, `no-room`, `kept`, `headroom`, `behind`, `no-node`, `never`,
-    /// `in-line`; absent where none does.
+    /// The rule that blocks it: `quota`, `budget`, `no-room`, `kept`, `headroom`, `behind`, `no-node`,
+    /// `never`, `away`, `in-line`; absent where none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<&'static str>,
     /// What would let it start, everything else being as it is.
@@ -49,6 +52,9 @@ pub struct Start {
     pub latest: Timestamp,
 }
 
+/// Answers that are remembered.
+const REMEMBERED: usize = 10_000;
+
 fn time(at: Millis) -> Timestamp {
     Timestamp::from_micros(i64::try_from(at).unwrap_or(i64::MAX / 1000).saturating_mul(1000))
 }
@@ -56,20 +62,58 @@ fn time(at: Millis) -> Timestamp {
 impl Live {
     /// What the scheduler says of a task; nothing if this server does not schedule.
     async fn told(&self, task: TaskId, now: Timestamp, pools: &Pools) -> Option<Why> {
-        let passed = *self.passed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let passed = *self.passed.lock().unwrap_or_else(PoisonError::into_inner);
         if passed.is_none_or(|passed| now.since(passed) > STALE) {
             return None;
         }
-        let memory = self.memory.lock().await;
-        let memory = memory.as_ref()?;
+        // A pass that waits for a slow disk lets nobody wait for an answer.
+        let Some(memory) = self.mind().await else { return self.told_before(task) };
+        let why = self.tell_of(memory.as_ref()?, task, pools);
+        drop(memory);
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if answers.len() >= REMEMBERED {
+            answers.clear();
+        }
+        if let Some(why) = &why {
+            answers.insert(task, why.clone());
+        }
+        why
+    }
+
+    /// What was told of a task the last time that somebody asked.
+    fn told_before(&self, task: TaskId) -> Option<Why> {
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut why = answers.get(&task)?.clone();
+        why.why = format!("{} (as of a moment ago: a pass is under way)", why.why);
+        Some(why)
+    }
+
+    fn tell_of(&self, memory: &Memory, task: TaskId, pools: &Pools) -> Option<Why> {
         let number = memory.number(task)?;
         let state = memory.jobs.get(&task.job)?.state_of(task.task);
         let held = memory.jobs.get(&task.job).and_then(|live| live.held.as_ref());
         if let Some(held) = held.filter(|held| held.tasks.contains(&task.task)) {
+            if held.needs.is_some() {
+                return Some(Why { rule: Some("budget"), ..plain(task, state, held.why.clone()) });
+            }
             let why = format!("it was taken in, and cannot run as things are now: {}", held.why);
             return Some(Why { rule: Some("never"), ..plain(task, state, why) });
         }
+        let flight = memory.flight_of(task);
+        if flight.is_some_and(|flight| flight.launched == Launched::Elsewhere) {
+            let why = "it was started by another server, on its own machine, and that server is away: it \
+                       is heard of again when that one schedules; if it is gone for good, \
+                       `falaj job lost` says so";
+            return Some(Why { rule: Some("away"), ..plain(task, state, why.to_owned()) });
+        }
         let words = Words { memory, pools };
+        let starting = flight.filter(|flight| flight.state == State::Starting);
+        if let Some((since, said)) = starting.and_then(|flight| self.away(flight.pool)) {
+            let why = format!(
+                "it has its nodes, and the engine of its pool does not answer since {since}: {said}"
+            );
+            return Some(Why { rule: Some("away"), ..plain(task, state, why) });
+        }
         Some(match memory.scheduler.why(number)? {
             Told::Running { since, nodes } => {
                 plain(task, state, format!("it has {nodes} nodes since {}", time(since)))
@@ -108,6 +152,19 @@ impl Words<'_> {
         if waits.outranks {
             why.push_str(
                 "; it has waited so long, or lost so much, that it goes before all others",
+            );
+        }
+        if let Some(fair) = waits.fair {
+            let FairWait { used, ahead } = fair;
+            let others = if ahead == 1 {
+                "1 task of others goes".to_owned()
+            } else {
+                format!("{ahead} tasks of others go")
+            };
+            why = format!(
+                "{why}; its queue lives on what others own, where those go first who have had less: it \
+                 has used {:.1} % of the cluster of late, and {others} before it",
+                used * 100.0
             );
         }
         Why {

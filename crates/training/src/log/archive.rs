@@ -10,13 +10,13 @@ use bytes::Bytes;
 use falaj_base::{BlobId, Error, Result, code};
 use falaj_executors::{AttemptId, Executor, ExecutorError, Part};
 use falaj_governance::tenancy::Project;
-use falaj_store::db::Tx;
+use falaj_store::db::{Tx, params};
 use falaj_store::objects::{Expected, Objects, Staged};
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use crate::job::store::StartRow;
-use crate::name::StartId;
+use crate::name::{JobId, StartId, TaskId};
 use crate::{Training, blocking};
 
 /// Who refers to the blobs.
@@ -204,6 +204,23 @@ pub(crate) fn attach(tx: &mut Tx<'_>, id: StartId, stored: &[Stored]) -> Result<
         kept.push(Kept { rank: *rank, blob, size: staged.size, runs: runs.clone() });
     }
     serde_json::to_string(&kept).map_err(Error::internal)
+}
+
+/// Lets go of all that is kept of a job's output.
+pub(crate) fn detach(tx: &mut Tx<'_>, job: JobId) -> Result<()> {
+    let sql =
+        "SELECT task, attempt, logs FROM training_attempt WHERE job = $1 AND logs IS NOT NULL";
+    let rows = tx.query(sql, &params![job])?;
+    for row in rows {
+        let task = TaskId { job, task: row.get("task")? };
+        let id = StartId { task, attempt: row.get("attempt")? };
+        let kept: Vec<Kept> =
+            serde_json::from_str(&row.get::<String>("logs")?).map_err(Error::internal)?;
+        for Kept { rank, blob, .. } in kept {
+            Objects::detach(tx, blob, OWNER, &format!("{id}/{rank}"))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

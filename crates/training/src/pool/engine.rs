@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use falaj_base::{Error, Name, Result, Secret, code};
 use falaj_executors::{
-    Executor, ExecutorError, LocalExecutor, RayExecutor, RaySettings, SlurmExecutor, SlurmSettings,
+    Executor, ExecutorError, KubernetesExecutor, LocalExecutor, RayExecutor, RaySettings,
+    SlurmExecutor, SlurmSettings,
 };
 
 use crate::config::{PoolKind, TrainingConfig};
@@ -20,14 +21,16 @@ pub(crate) fn make(
 ) -> Result<Arc<dyn Executor>> {
     let pool = config.pool.iter().find(|pool| pool.name == *name);
     let own = || data_dir.join("training").join("pools").join(name.as_str());
-    let folder = pool.and_then(|pool| pool.folder.clone()).unwrap_or_else(own);
+    // Nodes of Kubernetes see nothing of what its executor keeps.
+    let shared = pool.filter(|_| kind != PoolKind::Kubernetes).and_then(|pool| pool.folder.clone());
+    let folder = shared.unwrap_or_else(own);
     // Nobody else may look into it, from its first moment on.
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.map_err(|error| {
         let text = format!("{} cannot be made: {error}", folder.display());
         Error::new(&code::INVALID_CONFIG, text).at("training.pool")
     })?;
-    if kind != PoolKind::Local {
+    if !matches!(kind, PoolKind::Local | PoolKind::Kubernetes) {
         apart(&folder, data_dir, name)?;
     }
     let failed = |error: ExecutorError| {
@@ -52,6 +55,11 @@ pub(crate) fn make(
             settings.python = pool.python.clone().unwrap_or(settings.python);
             settings.token = pool.token_file.as_deref().map(token).transpose()?;
             Arc::new(RayExecutor::new(&folder, settings).map_err(failed)?)
+        }
+        (PoolKind::Kubernetes, Some(pool)) => {
+            let settings = pool.kubernetes.clone().unwrap_or_default();
+            let settings = settings.settings(name.as_str(), config.max_log.bytes());
+            Arc::new(KubernetesExecutor::new(&folder, settings).map_err(failed)?)
         }
         _ => {
             let program = std::env::current_exe().map_err(Error::internal)?;

@@ -1,7 +1,10 @@
-//! What this machine has, read from the kernel's own files. What cannot be read is not there.
+//! What this machine has, read from the kernel's own files and the GPUs' own library. What cannot be
+//! read is not there.
 
 use std::fs;
 use std::path::Path;
+
+use falaj_executors::gpu::{self, Gpu};
 
 use crate::config::LocalConfig;
 use crate::name::GpuTypeName;
@@ -21,7 +24,10 @@ impl Machine {
     pub fn found() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let (gpus, gpu_type) = gpus(Path::new("/proc/driver/nvidia/gpus"));
+        let (gpus, gpu_type) = match gpu::found() {
+            Ok(library) => of_library(&library.read()),
+            Err(_) => gpus(Path::new("/proc/driver/nvidia/gpus")),
+        };
         Self {
             cpu: f64::from(u32::try_from(cores).unwrap_or(1)),
             memory_mib: total_memory(&memory).unwrap_or(1024),
@@ -50,6 +56,13 @@ fn total_memory(text: &str) -> Option<u64> {
     Some(kib / 1024)
 }
 
+/// GPUs as their library tells of them, in the order that jobs are given them by.
+fn of_library(found: &[Gpu]) -> (u8, Option<GpuTypeName>) {
+    let count = u8::try_from(found.len()).unwrap_or(u8::MAX);
+    let kind = found.iter().find_map(|gpu| named(&gpu.name));
+    (count.min(falaj_scheduler::model::MAX_GPUS), kind)
+}
+
 fn gpus(folder: &Path) -> (u8, Option<GpuTypeName>) {
     let Ok(found) = fs::read_dir(folder) else { return (0, None) };
     let about: Vec<String> = found
@@ -64,7 +77,11 @@ fn gpus(folder: &Path) -> (u8, Option<GpuTypeName>) {
 /// The model as a name: `NVIDIA H200` is `h200`.
 fn model(text: &str) -> Option<GpuTypeName> {
     let line = text.lines().find_map(|line| line.strip_prefix("Model:"))?.trim();
-    let name = line.strip_prefix("NVIDIA").unwrap_or(line).trim().to_lowercase();
+    named(line)
+}
+
+fn named(text: &str) -> Option<GpuTypeName> {
+    let name = text.strip_prefix("NVIDIA").unwrap_or(text).trim().to_lowercase();
     GpuTypeName::new(name.replace(' ', "-")).ok()
 }
 
@@ -81,6 +98,9 @@ mod tests {
         let about = "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 1\n";
         assert_eq!(model(about).map(|name| name.to_string()).as_deref(), Some("h100-80gb-hbm3"));
         assert_eq!(model("IRQ: 1\n"), None);
+        let gpu = Gpu { name: "NVIDIA H200".to_owned(), ..Gpu::default() };
+        let (count, kind) = of_library(&[gpu.clone(), gpu]);
+        assert_eq!((count, kind.map(|it| it.to_string()).as_deref()), (2, Some("h200")));
         assert!(Machine::found().cpu >= 1.0);
     }
 

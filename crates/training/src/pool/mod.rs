@@ -6,6 +6,7 @@
 
 pub(crate) mod engine;
 pub(crate) mod http;
+pub mod kubernetes;
 mod machine;
 #[cfg(test)]
 mod none;
@@ -24,8 +25,10 @@ use falaj_scheduler::{GpuType, NodeId, NodeSpec, Zone, ZoneSet};
 pub use machine::Machine;
 #[cfg(test)]
 pub(crate) use none::no_engine;
-pub use service::{NodeShown, PoolShown};
+pub use service::{AwayShown, NodeShown, PoolShown};
 
+use crate::autoscale::NodeState;
+use crate::autoscale::config::AutoscaleConfig;
 use crate::config::{LOCAL, NodeConfig, PoolKind, TrainingConfig};
 use crate::name::GpuTypeName;
 
@@ -42,6 +45,15 @@ pub struct Pool {
     /// Whether its jobs are commands of the server's own user.
     pub is_server: bool,
     pub executor: Arc<dyn Executor>,
+    /// How many of its nodes there should be, if they come and go.
+    pub autoscale: Option<AutoscaleConfig>,
+}
+
+impl Pool {
+    /// How a node stands of which nobody has said anything.
+    pub(crate) fn without_row(&self) -> NodeState {
+        if self.autoscale.is_some() { NodeState::Away } else { NodeState::Up }
+    }
 }
 
 impl fmt::Debug for Pool {
@@ -104,6 +116,7 @@ impl Pools {
                 tenants: pool.tenants.clone(),
                 is_server: pool.kind == PoolKind::Local,
                 executor,
+                autoscale: pool.autoscale.clone(),
             });
             for node in &pool.node {
                 pools.add_nodes(at, node, home, config, &mut places)?;
@@ -131,7 +144,9 @@ impl Pools {
             }
         };
         let tenants = Some(config.local.tenants.clone());
-        self.list.push(Pool { name, kind: PoolKind::Local, tenants, is_server: true, executor });
+        let autoscale = None;
+        let kind = PoolKind::Local;
+        self.list.push(Pool { name, kind, tenants, is_server: true, executor, autoscale });
         let shared = machine.shared(&config.local);
         let (count, parts) = (config.local.nodes.max(1), f64::from(config.local.nodes.max(1)));
         let mut first_gpu = 0;

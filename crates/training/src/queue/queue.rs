@@ -137,15 +137,21 @@ pub struct Held {
     pub cpu: f64,
     pub memory_mib: u64,
     pub gpus: f64,
+    /// The largest share of any resource of the cluster that this is.
+    pub share: f64,
+    /// The same of what they have used of late: see `training.fair_share`.
+    pub used: f64,
 }
 
 impl Held {
     #[allow(clippy::cast_precision_loss, reason = "amounts are far below 2^52")]
-    pub(crate) fn of(amounts: &Amounts) -> Self {
+    pub(crate) fn of(amounts: &Amounts, (share, used): (f64, f64)) -> Self {
         Self {
             cpu: amounts.get(Dimension::Cpu) as f64 / 1000.0,
             memory_mib: amounts.get(Dimension::Memory),
             gpus: amounts.get(Dimension::Gpu) as f64 / GPU_PARTS as f64,
+            share,
+            used,
         }
     }
 }

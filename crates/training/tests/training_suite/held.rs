@@ -212,3 +212,32 @@ async fn who_was_saving_its_work_has_its_time_after_a_restart() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_job_whose_tasks_nobody_can_read_fails_and_stops_nobody_else() {
+    each(async |mut world: World| {
+        let broken = world.submit(json!({})).await;
+        let other = world.submit(json!({})).await;
+        world.settle().await;
+        let spoil = |tx: &mut Tx<'_>| {
+            let sql = "UPDATE training_task SET state = 'NONSENSE' WHERE job IN
+                       (SELECT id FROM training_job ORDER BY id LIMIT 1)";
+            tx.execute(sql, &[])
+        };
+        world.db.write(spoil).await.unwrap();
+        world.die();
+        world.settle().await;
+        let job = world.job(&broken).await;
+        assert_eq!(job["state"], "FAILED");
+        let reason = job["reason"].as_str().unwrap();
+        assert!(reason.starts_with("what is kept of its tasks cannot be read"), "{reason}");
+        assert_eq!(world.state(&other).await, "RUNNING");
+        let next = world.submit(json!({})).await;
+        world.clock.advance(Duration::from_mins(1));
+        world.settle().await;
+        world.settle().await;
+        assert_eq!(world.state(&next).await, "RUNNING", "its node is free");
+        assert!(!world.engine.there().contains(&format!("{broken}-0-1")), "and nothing runs there");
+    })
+    .await;
+}

@@ -170,3 +170,35 @@ async fn nothing_is_billed_that_has_not_happened() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn reports_are_so_many_in_a_second_and_audited_by_it() {
+    each(async |mut world: World| {
+        let mut few = super::world::config();
+        few.max_reports = 3;
+        world.die_and_be(few);
+        let id = world.submit(json!({})).await;
+        world.settle().await;
+        let report = format!("/jobs/{id}/report");
+        let step = async |step: i64| {
+            world.post(&report, json!({ "attempt": 1, "rank": 0, "step": step })).await
+        };
+        world.clock.advance(Duration::from_secs(1));
+        for at in 0..3 {
+            ok(step(at).await);
+        }
+        let (status, _, words) = refused(step(3).await);
+        assert_eq!(status, 429, "{words}");
+        assert!(words.contains("at most 3 times"), "{words}");
+        world.clock.advance(Duration::from_secs(1));
+        ok(step(4).await);
+        let entries = "SELECT COUNT(*) AS n FROM audit_entry WHERE entry LIKE '%job:report%'";
+        assert_eq!(
+            world.count(entries).await,
+            2,
+            "the first of each second, and the rest is counted"
+        );
+        assert_eq!(world.count("SELECT step AS n FROM training_progress").await, 4);
+    })
+    .await;
+}

@@ -141,3 +141,24 @@ async fn a_pass_does_not_wait_for_an_executor_that_is_slow() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn an_engine_that_does_not_answer_is_left_alone_and_told_of() {
+    each(async |world: World| {
+        world.engine.set_away(true);
+        let id = world.submit(json!({})).await;
+        world.settle().await;
+        let pools = ok(world.get("/pools").await);
+        assert!(pools["items"][0]["away"]["why"].as_str().unwrap().contains("lunch"), "{pools}");
+        let why = ok(world.get(&format!("/jobs/{id}/why")).await);
+        assert_eq!((&why["rule"], &why["state"]), (&json!("away"), &json!("STARTING")), "{why}");
+        world.engine.set_away(false);
+        world.settle().await;
+        assert_eq!(world.state(&id).await, "STARTING", "it has its pause");
+        world.clock.advance(Duration::from_mins(2));
+        world.settle().await;
+        assert_eq!((world.state(&id).await, world.engine.launches()), ("RUNNING".into(), 1));
+        assert!(ok(world.get("/pools").await)["items"][0]["away"].is_null());
+    })
+    .await;
+}

@@ -164,6 +164,17 @@ impl World {
         self.router = router(&self.training, &self.floor.places);
     }
 
+    /// Another server over the same stores takes requests from now on, with a machine of its own.
+    pub(crate) fn stand_by(&mut self, config: TrainingConfig, engine: &Arc<Engine>, folder: &Path) {
+        self.become_one(training_with(config, &self.floor, engine, folder));
+    }
+
+    /// Lets a server take requests; the one that did before.
+    pub(crate) fn become_one(&mut self, training: Training) -> Training {
+        self.router = router(&training, &self.floor.places);
+        std::mem::replace(&mut self.training, training)
+    }
+
     /// Runs the background work of a name.
     pub(crate) async fn work(&self, name: &str) {
         let module = falaj_training::module(&self.training, &self.floor.places);
@@ -218,6 +229,14 @@ impl World {
         self.send(Method::PUT, path, body).await
     }
 
+    pub(crate) async fn delete_with(&self, path: &str, body: Value) -> Answer {
+        self.send(Method::DELETE, path, body).await
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     pub(crate) async fn delete(&self, path: &str) -> Answer {
         self.send(Method::DELETE, path, json!({})).await
     }
@@ -256,6 +275,16 @@ impl World {
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
         let read = move |tx: &mut Tx<'_>| tx.query_one(sql, &[])?.get("n");
         self.db.read(read).await.unwrap()
+    }
+
+    /// The latest value of a metric of a run.
+    pub(crate) async fn metric(&self, id: &str, name: &str) -> Option<f64> {
+        let (tenant, project) = ("default".parse().unwrap(), "default".parse().unwrap());
+        let ctx = Ctx::system("tester");
+        let call = self.floor.places.call(&ctx, &tenant, &project).await.unwrap();
+        let run = self.floor.tracking.run(&call, id).await.unwrap();
+        let found = run.data.metrics.iter().find(|(key, _)| key == name);
+        found.map(|(_, point)| point.value())
     }
 
     /// The status of a run.

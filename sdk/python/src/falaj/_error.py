@@ -1,9 +1,12 @@
-"""What the server refuses, as an exception."""
+"""What the server refuses, and jobs that did not succeed, as exceptions."""
 
 from __future__ import annotations
 
 import json
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
+
+if TYPE_CHECKING:
+    from ._jobs import Job
 
 
 class FalajError(Exception):
@@ -25,3 +28,13 @@ class FalajError(Exception):
             return cls(status, said["code"], said.get("detail") or said.get("title") or "", said.get("field"))
         except (ValueError, KeyError, TypeError):
             return cls(status, "unreadable-answer", body[:500].decode("utf-8", "replace"))
+
+
+class JobFailed(Exception):
+    """A job that is over and did not succeed: `state` is FAILED, CANCELLED or LOST."""
+
+    def __init__(self, job: "Job", state: str, reason: Optional[str]) -> None:
+        super().__init__(f"{job.id} is {state}: {reason or 'see its starts'}")
+        self.job = job
+        self.state = state
+        self.reason = reason

@@ -6,12 +6,20 @@ import http.client
 import json
 import ssl
 import threading
-from typing import Any, Mapping, Optional, Union
+from email.message import Message
+from typing import Any, Mapping, NamedTuple, Optional, Union
 from urllib.parse import quote, urlencode, urlsplit
 
 from ._error import FalajError
 
 Body = Union[bytes, None]
+# A request that carries this may be sent twice: the second is answered as the first was.
+IDEMPOTENCY = "Idempotency-Key"
+
+
+class Answer(NamedTuple):
+    headers: Message
+    content: bytes
 
 
 class Http:
@@ -25,20 +33,25 @@ class Http:
         self._tls = ssl.create_default_context(cafile=ca_file) if parts.scheme == "https" else None
         self._local = threading.local()
 
-    def json(self, method: str, path: str, body: Any = None, query: Optional[Mapping[str, str]] = None) -> Any:
+    def json(self, method: str, path: str, body: Any = None, query: Optional[Mapping[str, str]] = None,
+             headers: Optional[Mapping[str, str]] = None) -> Any:
         sent = None if body is None else json.dumps(body, allow_nan=False).encode()
-        return json.loads(self.send(method, path, sent, "application/json", query))
+        return json.loads(self.ask(method, path, sent, "application/json", query, headers).content)
 
     def send(self, method: str, path: str, body: Body = None, kind: str = "application/json",
              query: Optional[Mapping[str, str]] = None) -> bytes:
+        return self.ask(method, path, body, kind, query).content
+
+    def ask(self, method: str, path: str, body: Body = None, kind: str = "application/json",
+            query: Optional[Mapping[str, str]] = None, more: Optional[Mapping[str, str]] = None) -> Answer:
         target = self._parts.path.rstrip("/") + quote(path) + (f"?{urlencode(query)}" if query else "")
-        headers = {"Authorization": f"Bearer {self._token}", "Accept": "*/*"}
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "*/*", **(more or {})}
         if body is not None:
             headers["Content-Type"] = kind
         answer, content = self._exchange(method, target, body, headers)
         if not 200 <= answer.status < 300:
             raise FalajError.of(answer.status, content)
-        return content
+        return Answer(answer.headers, content)
 
     def _exchange(self, method: str, target: str, body: Body,
                   headers: Mapping[str, str]) -> "tuple[http.client.HTTPResponse, bytes]":
@@ -52,9 +65,12 @@ class Http:
             connection.close()
             # A kept connection that the server has ended meanwhile did not carry the request anywhere.
             # With a fresh one nobody knows, and what changes something is not said twice.
-            if kept is None or method not in ("GET", "PUT"):
+            if kept is None or not (method in ("GET", "PUT") or IDEMPOTENCY in headers):
                 raise
             return self._exchange(method, target, body, headers)
+        except BaseException:
+            connection.close()
+            raise
         content = answer.read()
         if not answer.will_close:
             self._local.connection = connection

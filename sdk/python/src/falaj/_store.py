@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from . import _place
 from ._frames import columns, said, to_arrow
 from ._http import Http
 from ._online import OnlineFeatures
@@ -25,16 +26,10 @@ class FeatureStore:
 
     def __init__(self, url: Optional[str] = None, token: Optional[str] = None, project: Optional[str] = None, *,
                  timeout: float = 120.0, ca_file: Optional[str] = None) -> None:
-        token = token or os.environ.get("FALAJ_TOKEN")
-        if not token:
-            raise ValueError("no token: give one, or set FALAJ_TOKEN")
-        project = project or os.environ.get("FALAJ_PROJECT") or "default/default"
-        tenant, slash, name = project.partition("/")
-        if not (tenant and slash and name) or "/" in name:
-            raise ValueError(f"project is {project!r}: TENANT/PROJECT is wanted")
-        self._http = Http(url or os.environ.get("FALAJ_URL") or "http://127.0.0.1:7470", token, timeout, ca_file)
-        self._features = f"/t/{tenant}/{name}/api/features"
-        self._objects = f"/v1/tenants/{tenant}/projects/{name}/objects"
+        place = _place.find(url, token, project, ca_file)
+        self._http = Http(place.url, place.token, timeout, place.ca_file)
+        self._features = f"/t/{place.tenant}/{place.project}/api/features"
+        self._objects = f"/v1/tenants/{place.tenant}/projects/{place.project}/objects"
 
     def apply(self, definitions: Definitions, *, plan: bool = False) -> List[Dict[str, Any]]:
         """Declares entities, sources, views and services: the path of a TOML file, its text, or a mapping.

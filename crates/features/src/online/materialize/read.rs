@@ -4,6 +4,7 @@ use arrow_array::{RecordBatch, TimestampMicrosecondArray};
 use aws_lc_rs::digest::{Context, SHA256};
 use falaj_base::{Error, Result, hex};
 use falaj_online::Batch;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::online::rows::{Within, pack_some};
@@ -12,7 +13,7 @@ use crate::source::{History, SourceRead, Stop};
 use crate::transform::bring;
 
 /// Bytes of rows that are applied at a time, about: the more, the more of them meet in a page.
-const BYTES_AT_ONCE: usize = 32 << 20;
+const BYTES_AT_ONCE: usize = 96 << 20;
 /// Rows after which something is handed over, although nothing of them was within the window: it
 /// shows how far the reading is.
 const ROWS_AT_ONCE: u64 = 1 << 20;
@@ -52,16 +53,28 @@ pub(super) fn read(
         let first = so_far.read;
         so_far.rows += pack_some(shape, records, known, within, first, &mut so_far.batch)?;
         so_far.read += records.num_rows() as u64;
-        if so_far.batch.bytes() >= BYTES_AT_ONCE || so_far.read - handed >= ROWS_AT_ONCE {
+        if is_full(&mut so_far.batch) || so_far.read - handed >= ROWS_AT_ONCE {
             handed = so_far.read;
             let batch = std::mem::take(&mut so_far.batch);
             let Handed { read, rows, .. } = so_far;
             give.blocking_send(Handed { batch, read, rows }).map_err(|_| gone())?;
+            // Two are in memory at a time: one that is applied, and one that is made meanwhile.
+            Handle::current().block_on(give.reserve()).map(drop).map_err(|_| gone())?;
         }
         Ok(())
     })?;
     history.unchanged()?;
     give.blocking_send(so_far).map_err(|_| gone())
+}
+
+/// Whether a batch is to be handed over. One in which many rows are of the same keys has room again once
+/// only the last of each is kept.
+fn is_full(batch: &mut Batch) -> bool {
+    if batch.bytes() < BYTES_AT_ONCE {
+        return false;
+    }
+    batch.tidy();
+    batch.bytes() >= BYTES_AT_ONCE / 2
 }
 
 /// What is found to be read: files that stay as they are, and after them what may grow.

@@ -70,8 +70,12 @@ async fn a_policy_cannot_make_somebody_give_more_than_they_hold() {
         assert_eq!(entries[before]["decision"], "deny");
 
         let mut limited = (*boss.principal).clone();
-        limited.token =
-            Some(TokenLimit { id: TokenId::new(), scope: w.tenant(0), role: Role::Operator });
+        limited.token = Some(TokenLimit {
+            id: TokenId::new(),
+            scope: w.tenant(0),
+            role: Role::Operator,
+            of_job: false,
+        });
         let error = w.bind(&w.sign_in(limited), "mona", Role::Admin, "t0").await.unwrap_err();
         assert_eq!(error.code(), &code::FORBIDDEN);
     })

@@ -79,9 +79,9 @@ impl Redis {
     }
 
     /// Lets rows take their places; says how many have them now.
-    pub async fn apply(&self, batch: Batch) -> Result<usize> {
-        let rows: Vec<_> =
-            batch.sorted().into_iter().map(|(key, row)| (self.name(key.bytes()), row)).collect();
+    pub async fn apply(&self, mut batch: Batch) -> Result<usize> {
+        batch.tidy();
+        let rows: Vec<_> = batch.rows().map(|(key, row)| (self.name(key), row)).collect();
         let (mut placed, mut rest) = (0, &rows[..]);
         while !rest.is_empty() {
             let (together, behind) = rest.split_at(fitting(rest));
@@ -91,7 +91,7 @@ impl Redis {
         Ok(placed)
     }
 
-    async fn apply_together(&self, rows: &[(Vec<u8>, Box<[u8]>)]) -> Result<usize> {
+    async fn apply_together(&self, rows: &[(Vec<u8>, &[u8])]) -> Result<usize> {
         let sha = self.script().await?;
         let mut pipe = redis::pipe();
         // Sent along every time, it is found although Redis was restarted in between.
@@ -102,7 +102,7 @@ impl Redis {
                 command.arg(key);
             }
             for (_, row) in some {
-                command.arg(&row[..]);
+                command.arg(*row);
             }
         }
         let placed: Vec<usize> = self.0.link.ask(&pipe).await?;
@@ -248,9 +248,9 @@ fn shown(position: Position) -> String {
 }
 
 /// How many of the first rows are sent together; at least one.
-fn fitting(rows: &[(Vec<u8>, Box<[u8]>)]) -> usize {
+fn fitting(rows: &[(Vec<u8>, &[u8])]) -> usize {
     let mut bytes = 0;
-    let within = |(key, row): &&(Vec<u8>, Box<[u8]>)| {
+    let within = |(key, row): &&(Vec<u8>, &[u8])| {
         bytes += key.len() + row.len();
         bytes <= BYTES_AT_ONCE
     };

@@ -5,10 +5,10 @@
 //! many ended there. Jobs still alive count as having reached what they have reached, so a young
 //! history full of short jobs does not make all jobs look short.
 //!
-//! This is done for everybody; for each tenant and size of job, leaning on everybody while little is
-//! known; and for each batch, leaning on that. A batch is what a tenant submits of one size without a
-//! longer pause: mostly the same program with other parameters, so that the first to finish tells
-//! much about the rest.
+//! This is done for each size of job, leaning on what is usual while little is known; for each tenant
+//! and size, leaning on that; and for each batch, leaning on that again. A batch is what a tenant
+//! submits of one size without a longer pause: mostly the same program with other parameters, so that
+//! the first to finish tells much about the rest.
 
 use std::collections::BTreeMap;
 
@@ -18,24 +18,32 @@ use crate::order::Standing;
 const STRETCHES: usize = 52;
 const FIRST_EDGE: f64 = 60.0;
 const GROWTH: f64 = 1.25;
-/// Where nothing is known at all, one in so many ends in each stretch.
-const UNKNOWN_HAZARD: f64 = 0.1;
-/// What that is worth against the history of everybody, in jobs.
-const UNKNOWN_WEIGHT: f64 = 2.0;
+/// What is usual: so many of the small ones, mostly tries, end in each stretch,
+const SMALL_HAZARD: f64 = 0.15;
+/// so many of larger ones, which somebody means to keep,
+const LARGE_HAZARD: f64 = 0.03;
+/// and nobody runs much longer than some days: mean seconds until what has run for long ends.
+const LIFE: f64 = 60.0 * 3600.0;
 /// Chances never become none: something else may always happen.
 const LEAST_HAZARD: f64 = 1e-4;
+/// Nor certain.
+const MOST_HAZARD: f64 = 0.999;
 
 type Curve = [f64; STRETCHES];
 
+/// 1, 2, 3-4, 5-8, … GPUs.
+type Size = u8;
 /// A tenant and a size.
-type GroupId = (u32, u8);
+type GroupId = (u32, Size);
 /// A tenant and GPUs, in thousandths.
 type LineId = (u32, u32);
 
 /// How strongly the parts of the history lean on each other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaning {
-    /// What everybody is worth to a group, in jobs of its own.
+    /// What is usual is worth to a size, in jobs of its own.
+    pub(super) usual: f64,
+    /// What all of a size are worth to a group.
     pub(super) prior: f64,
     /// What a group is worth to a batch.
     pub(super) batch_prior: f64,
@@ -56,6 +64,12 @@ impl Group {
     fn new(like: &Curves) -> Self {
         let zero = [0.0; STRETCHES];
         Self { ended: zero, alive: zero, hazard: like.hazard, cost: like.cost, rest: like.rest }
+    }
+
+    /// One of which nothing is known but that it is like another.
+    fn like(other: &Self) -> Self {
+        let zero = [0.0; STRETCHES];
+        Self { ended: zero, alive: zero, ..other.clone() }
     }
 
     fn end(&mut self, at: usize, memory: f64) {
@@ -99,7 +113,7 @@ struct Line {
 
 #[derive(Clone, Debug)]
 pub(super) struct History {
-    everybody: Group,
+    sizes: BTreeMap<Size, Group>,
     groups: BTreeMap<GroupId, Group>,
     batches: BTreeMap<u32, Batch>,
     /// The newest batch of each line.
@@ -116,9 +130,8 @@ impl Default for History {
         for (index, edge) in edges.iter_mut().enumerate().skip(1) {
             *edge = FIRST_EDGE * GROWTH.powi(index as i32 - 1);
         }
-        let unknown = Curves::of(&[UNKNOWN_HAZARD; STRETCHES], &edges);
         Self {
-            everybody: Group::new(&unknown),
+            sizes: BTreeMap::new(),
             groups: BTreeMap::new(),
             batches: BTreeMap::new(),
             lines: BTreeMap::new(),
@@ -129,9 +142,26 @@ impl Default for History {
     }
 }
 
-/// 1, 2, 3-4, 5-8, … GPUs.
-fn size(gpus: f64) -> u8 {
-    gpus.max(1.0).log2().ceil() as u8
+fn size(gpus: f64) -> Size {
+    gpus.max(1.0).log2().ceil() as Size
+}
+
+/// The chances to end of jobs of a size, as far as they are alike everywhere.
+fn usual(size: Size, edges: &[f64; STRETCHES + 1]) -> Curve {
+    let each = if size == 0 { SMALL_HAZARD } else { LARGE_HAZARD };
+    std::array::from_fn(|at| {
+        let width = edges[at + 1] - edges[at];
+        1.0 - (1.0 - each) * (-width / LIFE).exp()
+    })
+}
+
+/// What is known of a size, made if nothing is.
+fn size_in<'a>(
+    sizes: &'a mut BTreeMap<Size, Group>,
+    id: Size,
+    edges: &[f64; STRETCHES + 1],
+) -> &'a mut Group {
+    sizes.entry(id).or_insert_with(|| Group::new(&Curves::of(&usual(id, edges), edges)))
 }
 
 fn group_of(job: &Standing) -> GroupId {
@@ -153,26 +183,25 @@ impl History {
         let batch = self.last_batch;
         self.lines.insert(line, Line { batch, first: job.now, last: job.now });
         let group = group_of(job);
-        let like = self.groups.get(&group).unwrap_or(&self.everybody);
-        let mut what = like.clone();
-        (what.ended, what.alive) = ([0.0; STRETCHES], [0.0; STRETCHES]);
+        let what = Group::like(self.group(group));
         self.batches.insert(batch, Batch { group, line, what });
         self.stale = true;
         batch
     }
 
+    fn size(&mut self, id: Size) -> &mut Group {
+        size_in(&mut self.sizes, id, &self.edges)
+    }
+
     fn group(&mut self, id: GroupId) -> &mut Group {
-        self.groups.entry(id).or_insert_with(|| {
-            let mut new = self.everybody.clone();
-            (new.ended, new.alive) = ([0.0; STRETCHES], [0.0; STRETCHES]);
-            new
-        })
+        let Self { sizes, groups, edges, .. } = self;
+        groups.entry(id).or_insert_with(|| Group::like(size_in(sizes, id.1, edges)))
     }
 
     pub(super) fn finished(&mut self, job: &Standing, memory: f64) {
-        let at = self.stretch(job);
-        self.everybody.end(at, memory);
-        self.group(group_of(job)).end(at, memory);
+        let (at, group) = (self.stretch(job), group_of(job));
+        self.size(group.1).end(at, memory);
+        self.group(group).end(at, memory);
         if let Some(batch) = self.batches.get_mut(&job.tag) {
             batch.what.end(at, memory);
         }
@@ -189,20 +218,24 @@ impl History {
         if !std::mem::take(&mut self.stale) {
             return false;
         }
-        self.everybody.alive = [0.0; STRETCHES];
+        self.sizes.values_mut().for_each(|size| size.alive = [0.0; STRETCHES]);
         self.groups.values_mut().for_each(|group| group.alive = [0.0; STRETCHES]);
         self.batches.values_mut().for_each(|batch| batch.what.alive = [0.0; STRETCHES]);
         for job in live {
-            let at = self.stretch(&job);
-            self.everybody.alive[at] += weight;
-            self.group(group_of(&job)).alive[at] += weight;
+            let (at, group) = (self.stretch(&job), group_of(&job));
+            self.size(group.1).alive[at] += weight;
+            self.group(group).alive[at] += weight;
             if let Some(batch) = self.batches.get_mut(&job.tag) {
                 batch.what.alive[at] += weight;
             }
         }
-        self.everybody.estimate(&[UNKNOWN_HAZARD; STRETCHES], UNKNOWN_WEIGHT, &self.edges);
-        for group in self.groups.values_mut() {
-            group.estimate(&self.everybody.hazard, leaning.prior, &self.edges);
+        for (id, size) in &mut self.sizes {
+            size.estimate(&usual(*id, &self.edges), leaning.usual, &self.edges);
+        }
+        for (id, group) in &mut self.groups {
+            if let Some(size) = self.sizes.get(&id.1) {
+                group.estimate(&size.hazard, leaning.prior, &self.edges);
+            }
         }
         // A batch with nobody left is only remembered while it may still grow.
         let lines = &self.lines;
@@ -211,8 +244,9 @@ impl History {
                 || lines.get(&batch.line).is_some_and(|line| line.batch == *tag)
         });
         for batch in self.batches.values_mut() {
-            let prior = self.groups.get(&batch.group).unwrap_or(&self.everybody).hazard;
-            batch.what.estimate(&prior, leaning.batch_prior, &self.edges);
+            if let Some(group) = self.groups.get(&batch.group) {
+                batch.what.estimate(&group.hazard, leaning.batch_prior, &self.edges);
+            }
         }
         true
     }
@@ -223,22 +257,21 @@ impl History {
         self.edges[1..STRETCHES].partition_point(|edge| *edge <= seconds)
     }
 
-    /// The most that is known about a job.
-    fn about(&self, job: &Standing) -> &Group {
-        if let Some(batch) = self.batches.get(&job.tag) {
-            return &batch.what;
-        }
-        self.groups.get(&group_of(job)).unwrap_or(&self.everybody)
+    /// The most that is known about a job; nothing if none of its size ever came.
+    fn about(&self, job: &Standing) -> Option<&Group> {
+        let group = group_of(job);
+        let batch = self.batches.get(&job.tag).map(|batch| &batch.what);
+        batch.or_else(|| self.groups.get(&group)).or_else(|| self.sizes.get(&group.1))
     }
 
     /// Seconds of running per completion, at the best moment to stop.
     pub(super) fn cost(&self, job: &Standing) -> f64 {
-        self.about(job).cost[self.stretch(job)]
+        self.about(job).map_or(LIFE, |group| group.cost[self.stretch(job)])
     }
 
     /// Expected seconds left.
     pub(super) fn rest(&self, job: &Standing) -> f64 {
-        self.about(job).rest[self.stretch(job)]
+        self.about(job).map_or(LIFE, |group| group.rest[self.stretch(job)])
     }
 }
 
@@ -258,23 +291,99 @@ fn hazard(ended: &Curve, alive: &Curve, prior: &Curve, weight: f64) -> Curve {
 impl Curves {
     /// From each stretch on: the least seconds per completion over all moments to stop, and the
     /// expected seconds until the end.
+    ///
+    /// Over the share that has ended (to the right) and the time spent (upwards), each edge is a point, and
+    /// seconds per completion until an edge are the slope of the line to its point. The best moment to
+    /// stop is where such a line touches the lower hull of all points to come, which is kept while going
+    /// through the stretches from the last.
     fn of(hazard: &Curve, edges: &[f64; STRETCHES + 1]) -> Self {
-        let mut cost = [0.0; STRETCHES];
-        let mut rest = [0.0; STRETCHES];
-        for from in 0..STRETCHES {
-            let mut alive = 1.0;
-            let mut spent = 0.0;
-            let mut best = f64::MAX;
-            for at in from..STRETCHES {
-                let ends = alive * hazard[at].clamp(LEAST_HAZARD, 1.0);
-                let width = edges[at + 1] - edges[at];
-                spent += width * (alive - ends / 2.0);
-                alive -= ends;
-                best = best.min(spent / (1.0 - alive));
+        let mut hull = [(0.0, 0.0); STRETCHES];
+        let mut points = 0;
+        let (mut cost, mut rest) = ([0.0; STRETCHES], [0.0; STRETCHES]);
+        let mut left = 0.0;
+        for from in (0..STRETCHES).rev() {
+            let ends = hazard[from].clamp(LEAST_HAZARD, MOST_HAZARD);
+            let spent = (edges[from + 1] - edges[from]) * (1.0 - ends / 2.0);
+            // The edge ahead is a point as well; then all are seen from here.
+            hull[points] = (0.0, 0.0);
+            points += 1;
+            for point in &mut hull[..points] {
+                *point = (ends + (1.0 - ends) * point.0, spent + (1.0 - ends) * point.1);
             }
-            cost[from] = best;
-            rest[from] = spent;
+            let slope = |at: usize| hull[at].1 / hull[at].0;
+            while points > 1 && slope(points - 2) <= slope(points - 1) {
+                points -= 1;
+            }
+            cost[from] = slope(points - 1);
+            left = spent + (1.0 - ends) * left;
+            rest[from] = left;
         }
         Self { hazard: *hazard, cost, rest }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every moment to stop, one after the other.
+    fn slowly(hazard: &Curve, edges: &[f64; STRETCHES + 1], from: usize) -> (f64, f64) {
+        let (mut alive, mut spent, mut best) = (1.0, 0.0, f64::MAX);
+        for at in from..STRETCHES {
+            let ends = alive * hazard[at].clamp(LEAST_HAZARD, MOST_HAZARD);
+            spent += (edges[at + 1] - edges[at]) * (alive - ends / 2.0);
+            alive -= ends;
+            best = f64::min(best, spent / (1.0 - alive));
+        }
+        (best, spent)
+    }
+
+    #[test]
+    fn the_hull_finds_the_best_moment_to_stop() {
+        let edges = History::default().edges;
+        let mut state = 7_u64;
+        for round in 0..200 {
+            let hazard: Curve = std::array::from_fn(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let chance = (state >> 40) as f64 / (1_u64 << 24) as f64;
+                // Among others, some where nearly nobody and some where nearly everybody ends.
+                if round % 2 == 0 { chance.powi(6) } else { chance }
+            });
+            let curves = Curves::of(&hazard, &edges);
+            for from in 0..STRETCHES {
+                let (cost, rest) = slowly(&hazard, &edges, from);
+                let near = |a: f64, b: f64| (a - b).abs() <= 1e-6 * b;
+                assert!(near(curves.cost[from], cost), "{} {cost}", curves.cost[from]);
+                assert!(near(curves.rest[from], rest), "{} {rest}", curves.rest[from]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_size_did_is_expected_of_new_tenants() {
+        let mut history = History::default();
+        let leaning = Leaning { usual: 20.0, prior: 20.0, batch_prior: 4.0 };
+        let job = |tenant: u32, gpus: f64, ran: Millis| Standing {
+            ran,
+            gpus,
+            tenant,
+            ..Standing::default()
+        };
+        let (small, large) = (job(1, 1.0, 0), job(1, 8.0, 0));
+        for it in [&small, &large] {
+            history.batch(it, 1, 1);
+        }
+        // Nothing is known: the large one is expected to run longer.
+        assert!(history.cost(&small) < history.cost(&large));
+        let before = history.cost(&job(2, 8.0, 0));
+        for _ in 0..200 {
+            history.finished(&job(1, 8.0, 120_000), 1000.0);
+        }
+        assert!(history.learn(&mut std::iter::empty(), 1.0, &leaning));
+        assert!(!history.learn(&mut std::iter::empty(), 1.0, &leaning), "nothing happened since");
+        let after = history.cost(&job(2, 8.0, 0));
+        assert!(after < before / 5.0, "{before} {after}");
+        // Of another size nothing was learnt.
+        assert!(history.cost(&job(2, 1.0, 0)) >= history.cost(&small) / 2.0);
     }
 }

@@ -3,7 +3,9 @@
 //! The chance to finish in the next stretch of time, given how long a job has run, is learnt from
 //! jobs that finished and from those that have not yet ([`history`]). A job's score is the GPU-time
 //! it must be given per completion that this buys, at the best moment to stop: the smaller, the more
-//! completions per GPU-hour. No duration is known or asked for.
+//! completions per GPU-hour. No duration is known or asked for. GPUs of gangs that need several nodes
+//! count less: such a gang finds room only where several nodes are free at once, and would wait for
+//! ever among equals.
 //!
 //! What keeps it calm and fair: a job that was started runs for a while before it can be displaced;
 //! who displaces another must be better by a margin; jobs that have run for long stop taking turns;
@@ -18,6 +20,8 @@ use super::{Order, Standing};
 use crate::model::Millis;
 
 const MINUTE: Millis = 60 * 1000;
+/// GPUs that mostly are on one node.
+const NODE: f64 = 8.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tuning {
@@ -40,8 +44,10 @@ pub struct Tuning {
     pub batch_span: Millis,
     /// Finished jobs of a batch that count as much as the history of its group.
     pub batch_prior: f64,
-    /// Finished jobs of a group that count as much as the history of everybody.
+    /// Finished jobs of a group that count as much as the history of its size.
     pub prior: f64,
+    /// Finished jobs of a size that count as much as what is usual.
+    pub usual: f64,
     /// Finished jobs after which older ones weigh a third.
     pub memory: f64,
 }
@@ -49,16 +55,17 @@ pub struct Tuning {
 impl Default for Tuning {
     fn default() -> Self {
         Self {
-            minimum_run: 45 * MINUTE,
+            minimum_run: 30 * MINUTE,
             margin: 2.0,
             patience: 7 * 24 * 60 * MINUTE,
-            settled: 48 * 60 * MINUTE,
+            settled: 72 * 60 * MINUTE,
             headroom: 0.02,
             long: 4.0 * 3600.0,
             batch_pause: 3 * 60 * MINUTE,
             batch_span: 24 * 60 * MINUTE,
-            batch_prior: 1.0,
+            batch_prior: 4.0,
             prior: 20.0,
+            usual: 20.0,
             memory: 1000.0,
         }
     }
@@ -88,7 +95,8 @@ impl Order for Gittins {
 
     fn score(&self, job: &Standing) -> f64 {
         let job = &Standing { ran: job.ran.min(self.tuning.settled), ..*job };
-        self.history.cost(job) * job.gpus
+        let gpus = if job.gpus > NODE { (NODE * job.gpus).sqrt() } else { job.gpus };
+        self.history.cost(job) * gpus
     }
 
     fn displaces(&self, waiting: (f64, u64), running: (f64, u64)) -> bool {
@@ -112,8 +120,8 @@ impl Order for Gittins {
     }
 
     fn learn(&mut self, live: &mut dyn Iterator<Item = Standing>, weight: f64) -> bool {
-        let Tuning { prior, batch_prior, .. } = self.tuning;
-        self.history.learn(live, weight, &Leaning { prior, batch_prior })
+        let Tuning { usual, prior, batch_prior, .. } = self.tuning;
+        self.history.learn(live, weight, &Leaning { usual, prior, batch_prior })
     }
 
     fn expected_rest(&self, job: &Standing) -> Option<Millis> {

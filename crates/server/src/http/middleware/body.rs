@@ -22,6 +22,7 @@ use http_body_util::BodyExt;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::budget::{Budget, Reservation};
+use super::framed::{Framed, Latest};
 use super::slow_body::{Paced, Patience};
 use super::unpack::{Encoding, unpacked};
 use super::unread::Reading;
@@ -43,6 +44,16 @@ pub(crate) struct Intake {
     public: Bounds,
     budget: Budget,
     patience: Patience,
+}
+
+/// What a body holds of the memory for all bodies, to be kept as long as its bytes are used.
+#[derive(Debug)]
+pub(crate) enum Held {
+    Nothing,
+    #[allow(dead_code, reason = "it is given back when it is dropped")]
+    Whole(Reservation),
+    #[allow(dead_code, reason = "the same")]
+    Latest(Latest),
 }
 
 /// How large one body may be.
@@ -84,7 +95,7 @@ impl Intake {
         body: Body,
         class: &Class,
         reading: &mut Reading,
-    ) -> Result<(Request, Option<Reservation>)> {
+    ) -> Result<(Request, Held)> {
         let bounds = match (class.public, class.large) {
             (true, _) => self.public,
             (false, true) => self.large,
@@ -101,20 +112,28 @@ impl Intake {
             let (bytes, held) = read?;
             let mut request = Request::from_parts(parts, Body::from(bytes));
             limit.apply(&mut request);
-            return Ok((request, Some(held)));
+            return Ok((request, Held::Whole(held)));
         }
         if class.kind == RouteKind::Stream
             && let Some(encoding) = Encoding::of(&parts.headers)?
         {
             return Err(encoding.not_here());
         }
-        // A gRPC stream may rest between messages; pings tell whether its client still lives.
-        let rests = body.is_end_stream() || class.kind == RouteKind::Grpc;
+        let rests = body.is_end_stream();
         let body = reading.give(body);
-        let body = if rests { body } else { Body::new(Paced::new(body, self.patience)) };
+        // A gRPC stream may rest between messages; pings tell whether its client still lives.
+        let (body, held) = if class.kind == RouteKind::Grpc {
+            let framed = Framed::new(body, self.budget.clone());
+            let latest = framed.latest();
+            (Body::new(framed), Held::Latest(latest))
+        } else if rests {
+            (body, Held::Nothing)
+        } else {
+            (Body::new(Paced::new(body, self.patience)), Held::Nothing)
+        };
         let mut request = Request::from_parts(parts, body);
         limit.apply(&mut request);
-        Ok((request, None))
+        Ok((request, held))
     }
 
     async fn read<B>(

@@ -25,6 +25,7 @@ pub(crate) mod body;
 mod budget;
 pub(crate) mod catch_panic;
 pub(crate) mod deadline;
+mod framed;
 pub(crate) mod host;
 pub(crate) mod idempotency;
 pub(crate) mod observe;

@@ -5,24 +5,24 @@
 //! once, and only then tells each caller its own result. A job that fails is undone and harms
 //! nobody; a commit that fails fails every job in it, and nothing of them remains.
 //!
-//! Callers that shared one commit tend to come back together. The thread gives them a moment for
-//! that: at most as long as the commit took, and none at all to a caller that was alone. Where they
-//! have more to do in between than that, waiting only keeps the processors idle: then it goes on with
-//! those who are there, so that one half is written while the other is on its way, and asks again
-//! ever more seldom whether waiting pays.
+//! Callers that shared one commit tend to come back together. The thread leaves its transaction open a
+//! moment for them, and runs each as it comes: at most as long as the last commit took, and not at all
+//! for a caller that was alone. Where they have more to do in between than that, waiting only keeps the
+//! processors idle: then it goes on with those who are there, so that one half is written while the
+//! other is on its way, and asks again ever more seldom whether waiting pays.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use falaj_base::{Clock, Error, Result, code};
-use rusqlite::Connection;
+use rusqlite::{Connection, Statement};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::control;
+use super::translate;
 use crate::db::config::DatabaseConfig;
 use crate::db::copy;
 use crate::db::tx::{Engine, Tx};
@@ -31,9 +31,10 @@ use crate::record::ReplyKey;
 /// How long a write may wait for a place in the queue.
 const QUEUE_WAIT: Duration = Duration::from_secs(5);
 
-/// The longest and the shortest pause for callers to come back.
+/// The longest pause for callers to come back.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
-const STEP: Duration = Duration::from_micros(50);
+/// How many of them end a pause: to be woken for each would cost more than it brings.
+const WOKEN_FOR: usize = 24;
 /// The most commits in a row after which nobody is waited for.
 const MOST_UNWAITED: u32 = 256;
 
@@ -74,8 +75,14 @@ where
 
 pub(in crate::db) struct Writer {
     queue: mpsc::Sender<Box<dyn Job>>,
+    thread: thread::Thread,
+    awaited: Arc<Awaited>,
     counters: Arc<Counters>,
 }
+
+/// How many jobs the thread pauses for; none when it does not.
+#[derive(Debug, Default)]
+struct Awaited(AtomicUsize);
 
 /// What the writer has done since it started.
 #[derive(Debug, Default)]
@@ -92,19 +99,20 @@ impl Writer {
         replies: ReplyKey,
     ) -> Result<Self> {
         let (queue, jobs) = mpsc::channel(config.write_queue);
-        let counters = Arc::<Counters>::default();
+        let (counters, awaited) = (Arc::<Counters>::default(), Arc::<Awaited>::default());
         let thread = Thread {
             connection,
             clock,
             replies,
             batch: config.write_batch,
+            awaited: awaited.clone(),
             counters: counters.clone(),
         };
-        thread::Builder::new()
+        let started = thread::Builder::new()
             .name("falaj-writer".to_owned())
             .spawn(move || thread.run(jobs))
             .map_err(Error::internal)?;
-        Ok(Self { queue, counters })
+        Ok(Self { queue, thread: started.thread().clone(), awaited, counters })
     }
 
     pub(in crate::db) async fn write<T, F>(&self, work: F) -> Result<T>
@@ -119,7 +127,17 @@ impl Writer {
             Err(TrySendError::Full(job)) => self.wait_for_a_place(job).await?,
             Err(TrySendError::Closed(_)) => return Err(stopped()),
         }
+        self.wake_if_awaited();
         answered.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    /// Ends the thread's pause if this was the last one it waits for.
+    fn wake_if_awaited(&self) {
+        let awaited = self.awaited.0.load(Ordering::SeqCst);
+        let queued = self.queue.max_capacity() - self.queue.capacity();
+        if awaited > 0 && queued >= awaited && self.awaited.0.swap(0, Ordering::SeqCst) > 0 {
+            self.thread.unpark();
+        }
     }
 
     async fn wait_for_a_place(&self, job: Box<dyn Job>) -> Result<()> {
@@ -145,10 +163,40 @@ struct Thread {
     clock: Clock,
     replies: ReplyKey,
     batch: usize,
+    awaited: Arc<Awaited>,
     counters: Arc<Counters>,
 }
 
+/// What begins and ends transactions and their parts: run for every job, so compiled once.
+struct Verbs<'a> {
+    begin: Statement<'a>,
+    commit: Statement<'a>,
+    roll_back: Statement<'a>,
+    set_savepoint: Statement<'a>,
+    roll_back_to_savepoint: Statement<'a>,
+    release_savepoint: Statement<'a>,
+}
+
+impl<'a> Verbs<'a> {
+    fn of(connection: &'a Connection) -> Result<Self> {
+        let prepare = |verb| connection.prepare(verb).map_err(translate);
+        Ok(Self {
+            begin: prepare("BEGIN IMMEDIATE")?,
+            commit: prepare("COMMIT")?,
+            roll_back: prepare("ROLLBACK")?,
+            set_savepoint: prepare("SAVEPOINT job")?,
+            roll_back_to_savepoint: prepare("ROLLBACK TO job")?,
+            release_savepoint: prepare("RELEASE job")?,
+        })
+    }
+}
+
+fn run_verb(verb: &mut Statement<'_>) -> Result<()> {
+    verb.raw_execute().map(drop).map_err(translate)
+}
+
 /// How the last commit went.
+#[derive(Default)]
 struct Shared {
     jobs: usize,
     /// Those who came while it ran.
@@ -180,52 +228,76 @@ impl Patience {
 
 impl Thread {
     fn run(self, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
-        let mut patience = Patience::default();
+        // It fails for want of memory only; without a thread every write is told that it has stopped.
+        let Ok(mut verbs) = Verbs::of(&self.connection) else { return };
+        let (mut patience, mut last) = (Patience::default(), Shared::default());
         while let Some(first) = jobs.blocking_recv() {
-            let shared = self.commit_together(first, &mut jobs);
-            if shared.jobs > 1 && patience.waits() {
-                patience.learn(self.gather(&shared, &jobs));
+            let waits = last.jobs > 1 && patience.waits();
+            let expected = if waits { self.batch.min(last.jobs + last.waiting) } else { 0 };
+            last = self.commit_together(first, &mut jobs, (expected, last.took), &mut verbs);
+            if waits {
+                patience.learn(last.jobs >= expected);
             }
         }
     }
 
-    /// Waits until those who shared the last commit are back, if that takes no longer than it took.
-    /// Whether they came.
-    fn gather(&self, shared: &Shared, jobs: &mpsc::Receiver<Box<dyn Job>>) -> bool {
-        let expected = self.batch.min(shared.jobs + shared.waiting);
-        let end = Instant::now() + shared.took.min(LONGEST_PAUSE);
-        while jobs.len() < expected {
-            if Instant::now() >= end {
-                return false;
+    /// The next job. Where so many are missed, it may be waited for until then.
+    fn next(
+        &self,
+        jobs: &mut mpsc::Receiver<Box<dyn Job>>,
+        missed: usize,
+        end: &mut Option<Instant>,
+        pause: Duration,
+    ) -> Option<Box<dyn Job>> {
+        loop {
+            if let Ok(job) = jobs.try_recv() {
+                return Some(job);
             }
-            thread::sleep(STEP);
+            let now = Instant::now();
+            // The moment begins when nobody is there for the first time.
+            let left = end.get_or_insert(now + pause.min(LONGEST_PAUSE)).duration_since(now);
+            if missed == 0 || left.is_zero() {
+                return None;
+            }
+            self.awaited.0.store(missed.min(WOKEN_FOR), Ordering::SeqCst);
+            // Some may have come before they could know that they are waited for.
+            if jobs.is_empty() {
+                thread::park_timeout(left);
+            }
+            self.awaited.0.store(0, Ordering::SeqCst);
         }
-        true
     }
 
     fn commit_together(
         &self,
         first: Box<dyn Job>,
         jobs: &mut mpsc::Receiver<Box<dyn Job>>,
+        (expected, pause): (usize, Duration),
+        verbs: &mut Verbs<'_>,
     ) -> Shared {
-        let mut done = Vec::new();
-        let begun = self.begin();
+        let (mut done, mut end) = (Vec::new(), None);
+        let begun = run_verb(&mut verbs.begin);
         let mut next = Some(first);
         while let Some(mut job) = next {
             // Not in a transaction any more: it could not begin, or a full disk made SQLite roll
             // it all back. Nothing may run then, lest it commit on its own.
             if !self.connection.is_autocommit() {
                 if done.is_empty() {
-                    self.run_first(job.as_mut());
+                    self.run_first(job.as_mut(), verbs);
                 } else {
-                    self.run_in_savepoint(job.as_mut());
+                    self.run_in_savepoint(job.as_mut(), verbs);
                 }
             }
             done.push(job);
-            next = if done.len() < self.batch { jobs.try_recv().ok() } else { None };
+            let missed = expected.saturating_sub(done.len());
+            next = if done.len() < self.batch {
+                self.next(jobs, missed, &mut end, pause)
+            } else {
+                None
+            };
         }
         let since = Instant::now();
-        let committed = begun.and_then(|()| self.commit());
+        let committed = begun.and_then(|()| self.commit(verbs));
         let shared = Shared { jobs: done.len(), waiting: jobs.len(), took: since.elapsed() };
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         self.counters.writes.fetch_add(done.len() as u64, Ordering::Relaxed);
@@ -238,28 +310,24 @@ impl Thread {
         shared
     }
 
-    fn begin(&self) -> Result<()> {
-        control(&self.connection, "BEGIN IMMEDIATE")
-    }
-
     /// Runs the first job of a transaction: to undo it is to begin again, so it needs no savepoint.
-    fn run_first(&self, job: &mut dyn Job) {
+    fn run_first(&self, job: &mut dyn Job, verbs: &mut Verbs<'_>) {
         if !self.run_contained(job) && !self.connection.is_autocommit() {
             // If it cannot begin again, nothing more runs, and the commit will tell.
-            let _ = control(&self.connection, "ROLLBACK").and_then(|()| self.begin());
+            let _ = run_verb(&mut verbs.roll_back).and_then(|()| run_verb(&mut verbs.begin));
         }
     }
 
     /// Runs a further job so that its failure, or its panic, undoes that job alone.
-    fn run_in_savepoint(&self, job: &mut dyn Job) {
-        if control(&self.connection, "SAVEPOINT job").is_err() {
+    fn run_in_savepoint(&self, job: &mut dyn Job, verbs: &mut Verbs<'_>) {
+        if run_verb(&mut verbs.set_savepoint).is_err() {
             return;
         }
         // These fail only when SQLite has rolled everything back already: the commit will tell.
         if !self.run_contained(job) {
-            let _ = control(&self.connection, "ROLLBACK TO job");
+            let _ = run_verb(&mut verbs.roll_back_to_savepoint);
         }
-        let _ = control(&self.connection, "RELEASE job");
+        let _ = run_verb(&mut verbs.release_savepoint);
     }
 
     /// Whether the job ran to its end and is to be kept.
@@ -268,16 +336,16 @@ impl Thread {
         catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false)
     }
 
-    fn commit(&self) -> Result<()> {
+    fn commit(&self, verbs: &mut Verbs<'_>) -> Result<()> {
         if self.connection.is_autocommit() {
             return Err(Error::new(
                 &code::STORAGE_FULL,
                 "the metadata store could not be written; free disk space and try again",
             ));
         }
-        let committed = control(&self.connection, "COMMIT");
+        let committed = run_verb(&mut verbs.commit);
         if committed.is_err() && !self.connection.is_autocommit() {
-            let _ = control(&self.connection, "ROLLBACK");
+            let _ = run_verb(&mut verbs.roll_back);
         }
         committed
     }

@@ -19,7 +19,7 @@ use super::serve::serve;
 use super::{ANY, JSON, doc};
 use crate::artifact::{ArtifactPath, media};
 use crate::experiment::http::Nothing;
-use crate::{RUN_READ, RUN_WRITE, Tracking};
+use crate::{ARTIFACT_DELETE, RUN_READ, RUN_WRITE, Tracking};
 
 const FILES: &str = "/api/2.0/mlflow-artifacts/artifacts";
 const FILE: &str = "/api/2.0/mlflow-artifacts/artifacts/{*path}";
@@ -32,7 +32,7 @@ pub(super) fn routes(tracking: Arc<Tracking>, places: Places) -> Vec<Endpoint> {
         .get(FILES, &RUN_READ, "List a folder of artifacts", list)
         .stream(Method::PUT, FILE, &RUN_WRITE, put_doc, put)
         .stream(Method::GET, FILE, &RUN_READ, get_doc, get)
-        .stream(Method::DELETE, FILE, &RUN_WRITE, delete_doc, delete)
+        .stream(Method::DELETE, FILE, &ARTIFACT_DELETE, delete_doc, delete)
         .into()
 }
 

@@ -1,0 +1,215 @@
+//! Deleting jobs that have ended: their rows, their output, their checkpoints in folders of our own. What
+//! they cost stays, and so do their runs, which are the tracking's.
+//!
+//! Must hold: a job goes whole, in one transaction; its folder goes after that, as often as it takes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use falaj_base::{Ctx, Error, ProjectId, Result, Timestamp, code};
+use falaj_mlflow::Call;
+use falaj_store::db::{Tx, params};
+use falaj_store::record::Change;
+use falaj_store::worker::Worker;
+
+use super::job::{Job, resource};
+use super::store;
+use crate::live::inbox;
+use crate::log::archive;
+use crate::name::JobId;
+use crate::{JOB_DELETE, Training, blocking, budget, cost};
+
+const NAME: &str = "training-ended";
+const EVERY: Duration = Duration::from_mins(10);
+const ORPHANS_EVERY: Duration = Duration::from_hours(6);
+/// Jobs that are deleted by one run of the worker, and folders that are removed.
+const AT_ONCE: usize = 500;
+/// Jobs that go with their project; whoever has more deletes some before.
+const WITH_PROJECT: usize = 10_000;
+
+/// The worker that deletes jobs that were kept for long enough, and clears away what deleted ones and
+/// those that never came to be left.
+pub(crate) fn worker(training: &Training) -> Worker {
+    let training = training.clone();
+    Worker::new(NAME, EVERY, move || {
+        let training = training.clone();
+        async move {
+            training.delete_old().await?;
+            training.clear_folders().await?;
+            training.end_orphans_at_times().await
+        }
+    })
+}
+
+/// Takes a job out of the database. Says whether it was there: its own row is held from the beginning,
+/// so that of two who do this at once one waits and finds nothing, and what it cost is added once.
+fn take_out(tx: &mut Tx<'_>, job: &Job) -> Result<bool> {
+    let hold = "UPDATE training_job SET live = live WHERE id = $1";
+    if tx.execute(hold, &params![job.id])? == 0 {
+        return Ok(false);
+    }
+    let queue = job.definition.queue.as_ref().map_or("", |name| name.as_str());
+    cost::kept::keep(tx, job.id, (job.tenant, job.project, queue))?;
+    archive::detach(tx, job.id)?;
+    for table in [
+        "training_decision",
+        "training_part",
+        "training_progress",
+        "training_checkpoint",
+        "training_telemetry",
+        "training_attempt",
+        "training_task",
+        "training_inbox",
+    ] {
+        tx.execute(&format!("DELETE FROM {table} WHERE job = $1"), &params![job.id])?;
+    }
+    tx.execute("DELETE FROM training_job WHERE id = $1", &params![job.id])?;
+    // Where others say where it saves its work, that is theirs.
+    let ours = job.definition.checkpoint.as_ref().is_some_and(|it| it.dir.is_none());
+    if ours {
+        inbox::folder_is_left(tx, job.id)?;
+    }
+    Ok(true)
+}
+
+/// Why a job cannot be deleted now: it goes on, or its end is still being seen to.
+fn why_not(tx: &mut Tx<'_>, job: &Job) -> Result<Option<String>> {
+    if !job.state.is_over() {
+        let text = format!("it is {}; jobs that have ended can be deleted", job.state.as_str());
+        return Ok(Some(text));
+    }
+    if store::has_open_starts(tx, job.id)? {
+        return Ok(Some("its output is still being kept; try again in a moment".to_owned()));
+    }
+    // Without its job nobody could say how a run ended.
+    if inbox::has_open_runs(tx, job.id)? {
+        let text = "its runs are still being told how it ended; try again in a moment";
+        return Ok(Some(text.to_owned()));
+    }
+    Ok(None)
+}
+
+/// Takes all jobs of a project out that is deleted, as part of that. One that goes on stays, and with it
+/// the project.
+pub(crate) fn forget_project(tx: &mut Tx<'_>, project: ProjectId) -> Result<()> {
+    let jobs = store::list(tx, project, "", (None, false), WITH_PROJECT + 1)?;
+    if jobs.len() > WITH_PROJECT {
+        let text =
+            format!("the project has more than {WITH_PROJECT} jobs; delete some of them before");
+        return Err(Error::new(&code::CONFLICT, text));
+    }
+    for job in jobs {
+        if let Some(why) = why_not(tx, &job)? {
+            let text = format!("job {} of the project cannot be deleted: {why}", job.id);
+            return Err(Error::new(&code::IN_USE, text));
+        }
+        take_out(tx, &job)?;
+    }
+    budget::store::forget_project(tx, project)
+}
+
+impl Training {
+    /// Deletes a job that has ended.
+    pub async fn delete_job(&self, call: &Call, id: &str) -> Result<Job> {
+        let job = self.seen(call, id, &JOB_DELETE).await?;
+        let of = resource(&call.place, &job.id.to_string(), false);
+        let (ctx, project) = (call.ctx.clone(), call.place.id);
+        let write = move |tx: &mut Tx<'_>| {
+            let found = store::find(tx, project, job.id)?;
+            let job = found.ok_or_else(|| Error::not_found("job", job.id))?;
+            if let Some(why) = why_not(tx, &job)? {
+                return Err(Error::new(&code::CONFLICT, why));
+            }
+            if !take_out(tx, &job)? {
+                return Err(Error::not_found("job", job.id));
+            }
+            let told = serde_json::json!({ "job": job.id });
+            let change = Change::new(&JOB_DELETE, &of)
+                .event("job.deleted", &told)
+                .before(&job)
+                .reply(200, &job);
+            tx.record(&ctx, change)?;
+            Ok(job)
+        };
+        let job = self.db().write(write).await?;
+        if let Err(error) = self.clear_folders().await {
+            tracing::warn!(job = %job.id, error = error.chain(), "a folder stays for now");
+        }
+        Ok(job)
+    }
+
+    /// They are rare, and looking for them looks at every job that goes on.
+    async fn end_orphans_at_times(&self) -> Result<()> {
+        let now = self.db().now();
+        let looked = *self.orphans_looked();
+        if looked.is_some_and(|at| now.since(at) < ORPHANS_EVERY) {
+            return Ok(());
+        }
+        self.end_orphans().await?;
+        *self.orphans_looked() = Some(now);
+        Ok(())
+    }
+
+    async fn delete_old(&self) -> Result<()> {
+        let Some(keep) = self.config().keep_ended else { return Ok(()) };
+        let before = self.db().now() - keep.get();
+        let old = self.db().read(move |tx| store::ended_before(tx, before, AT_ONCE)).await?;
+        let ctx = Ctx::system(NAME);
+        for id in old {
+            self.delete_one(&ctx, id, before).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_one(&self, ctx: &Ctx, id: JobId, before: Timestamp) -> Result<()> {
+        let job = self.db().read(move |tx| store::by_id_if_readable(tx, id)).await?;
+        let Some(job) = job else { return Ok(()) };
+        let project = self.tenancy().project_by_id(ctx, job.project).await?;
+        let of = resource(&project, &id.to_string(), false);
+        ctx.authorize(&JOB_DELETE, &of).await?;
+        let ctx = ctx.clone();
+        let write = move |tx: &mut Tx<'_>| {
+            if job.ended_at.is_none_or(|at| at >= before) || why_not(tx, &job)?.is_some() {
+                return Ok(());
+            }
+            if !take_out(tx, &job)? {
+                return Ok(());
+            }
+            let told = serde_json::json!({ "job": job.id });
+            let change = Change::new(&JOB_DELETE, &of).event("job.deleted", &told).before(&job);
+            tx.record(&ctx, change)
+        };
+        self.db().write(write).await
+    }
+
+    /// Removes folders of jobs that are not there any more.
+    async fn clear_folders(&self) -> Result<()> {
+        for job in self.db().read(|tx| inbox::left_folders(tx, AT_ONCE)).await? {
+            let folders = self.own_folders(job);
+            let gone = blocking(move || Ok(folders.iter().all(|folder| remove(folder)))).await?;
+            if gone {
+                self.db().write(move |tx| inbox::folder_is_gone(tx, job)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a job may have saved its work, if it named no folder for it.
+    fn own_folders(&self, job: JobId) -> Vec<PathBuf> {
+        let name = job.to_string();
+        let mut roots = vec![self.own_checkpoints()];
+        roots.extend(self.pool_checkpoints());
+        roots.into_iter().map(|root| root.join(&name)).collect()
+    }
+}
+
+fn remove(folder: &std::path::Path) -> bool {
+    match std::fs::remove_dir_all(folder) {
+        Ok(()) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+        Err(error) => {
+            tracing::warn!(folder = %folder.display(), %error, "a folder of a deleted job stays");
+            false
+        }
+    }
+}

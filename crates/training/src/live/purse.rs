@@ -1,0 +1,367 @@
+//! What a pass does about budgets: of tenants, of projects, and of single jobs.
+//!
+//! Must hold: a start that a hard budget has no room for is not made; its job waits, and is told which
+//! budget and why. What waits for a budget does not stand in the way of others: the scheduler hears of
+//! it again when there is room.
+
+use std::collections::HashSet;
+
+use falaj_base::{Ctx, ProjectId, Resource, Result, Scope, TenantId, Timestamp};
+use falaj_scheduler::{Event, JobId as Number, JobSpec, Restored};
+use falaj_store::db::Tx;
+use falaj_store::record::Change;
+use serde_json::json;
+
+use super::flight::{Flight, Purpose};
+use super::memory::{Held, LiveJob, Memory};
+use crate::budget::{
+    Ledger, Meter, Overrun, Running, Shortage, in_currency, millionths, store as budgets,
+};
+use crate::job::{Job, millis};
+use crate::name::{JobId, TaskId};
+use crate::{JOB_RUN, Training};
+
+impl LiveJob {
+    pub(super) fn place(&self) -> (TenantId, ProjectId) {
+        (self.job.tenant, self.job.project)
+    }
+}
+
+/// A start of a job as budgets count it.
+pub(super) fn running(job: &Job, price: u64, since: Timestamp) -> Running {
+    let limit = job.definition.time_limit;
+    Running { price, since, until: limit.map(|limit| since + limit.get()) }
+}
+
+/// What a single job may cost, in millionths, and what it has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnBudget {
+    pub(super) amount: i128,
+    pub(super) meter: Meter,
+}
+
+impl OwnBudget {
+    pub(super) fn of(job: &Job, spent: i128) -> Option<Self> {
+        let amount = millionths(job.definition.budget?);
+        Some(Self { amount, meter: Meter::whole(spent) })
+    }
+
+    pub(super) fn is_spent(&self, now: Timestamp) -> bool {
+        self.meter.so_far(now) >= self.amount
+    }
+
+    fn in_words(&self, now: Timestamp) -> String {
+        let (cost, amount) = (in_currency(self.meter.so_far(now)), in_currency(self.amount));
+        format!("all its starts together have cost {cost:.2}, and its budget is {amount:.2}")
+    }
+}
+
+impl Memory {
+    /// A start is about to be made, or was found.
+    pub(super) fn pay_from_now(&mut self, flight: &Flight) {
+        let Some(live) = self.jobs.get_mut(&flight.id.task.job) else { return };
+        let start = running(&live.job, flight.price, flight.since);
+        if let Some(own) = &mut live.budget {
+            own.meter.begin(&start);
+        }
+        self.ledger.begin(live.place(), &start);
+    }
+
+    /// A start has ended.
+    pub(super) fn paid_until(&mut self, flight: &Flight, at: Timestamp) {
+        let Some(live) = self.jobs.get_mut(&flight.id.task.job) else { return };
+        let start = running(&live.job, flight.price, flight.since);
+        if let Some(own) = &mut live.budget {
+            own.meter.end(&start, at);
+        }
+        self.ledger.end(live.place(), &start, at);
+    }
+
+    /// Tasks of a job that wait in the scheduler.
+    pub(super) fn waiting_tasks(&self, id: JobId) -> Vec<TaskId> {
+        let Some(live) = self.jobs.get(&id) else { return Vec::new() };
+        let all = (0..live.job.tasks.count).map(|task| TaskId { job: id, task });
+        all.filter(|task| {
+            let waits = |number| self.scheduler.knows(number) && !self.taking_off.contains(&number);
+            self.number(*task).is_some_and(waits) && self.flight_of(*task).is_none()
+        })
+        .collect()
+    }
+}
+
+impl Training {
+    /// Reads all budgets anew, and counts what runs.
+    pub(super) async fn read_budgets(&self, memory: &mut Memory) -> Result<()> {
+        let read = |tx: &mut Tx<'_>| {
+            let now = tx.now();
+            let all = budgets::all(tx)?;
+            let with_spent = |kept: budgets::Kept| {
+                let window = kept.period.window(now);
+                let spent = budgets::spent(tx, (kept.tenant, kept.project), &window)?;
+                Ok((kept, spent))
+            };
+            all.into_iter().map(with_spent).collect::<Result<Vec<_>>>()
+        };
+        let kept = self.db().read(read).await?;
+        memory.ledger = Ledger::new(kept, self.db().now());
+        if memory.ledger.is_empty() {
+            return Ok(());
+        }
+        for flight in memory.flights.values() {
+            let Some(live) = memory.jobs.get(&flight.id.task.job) else { continue };
+            let start = running(&live.job, flight.price, flight.since);
+            memory.ledger.begin(live.place(), &start);
+        }
+        Ok(())
+    }
+
+    /// Looks at what was spent: tells of shares that were reached, ends what may not go on, and lets
+    /// those wait no longer for whom there is room.
+    pub(super) async fn look_at_budgets(&self, memory: &mut Memory, now: Timestamp) -> Result<()> {
+        self.end_the_spent(memory, now).await?;
+        if memory.ledger.is_empty() && memory.without_budget.is_empty() {
+            return Ok(());
+        }
+        if memory.ledger.is_stale(now) {
+            self.read_budgets(memory).await?;
+        }
+        self.tell_of_shares(memory, now).await?;
+        self.end_overruns(memory, now).await?;
+        self.let_go_of_affordable(memory, now)
+    }
+
+    /// Ends jobs that have cost what they may.
+    async fn end_the_spent(&self, memory: &mut Memory, now: Timestamp) -> Result<()> {
+        let jobs = &memory.jobs;
+        memory.metered.retain(|id| jobs.contains_key(id));
+        let spent = |id: &&JobId| {
+            let own = jobs.get(*id).and_then(|live| live.budget.as_ref());
+            own.is_some_and(|own| own.is_spent(now))
+        };
+        let spent: Vec<JobId> = memory.metered.iter().filter(spent).copied().collect();
+        for id in spent {
+            self.end_spent(memory, id, now).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends a job that has cost what it may: what runs of it, and what waits.
+    pub(super) async fn end_spent(
+        &self,
+        memory: &mut Memory,
+        id: JobId,
+        now: Timestamp,
+    ) -> Result<()> {
+        let Some(live) = memory.jobs.get(&id) else { return Ok(()) };
+        let Some(own) = live.budget else { return Ok(()) };
+        let tasks: Vec<u32> = live.tasks.keys().copied().collect();
+        let flying = tasks
+            .into_iter()
+            .map(|task| TaskId { job: id, task })
+            .filter(|task| memory.flight_of(*task).is_some_and(|flight| flight.purpose.is_none()));
+        for task in flying.collect::<Vec<_>>() {
+            let detail = json!({ "why": "budget", "budget": in_currency(own.amount),
+                                 "cost": in_currency(own.meter.so_far(now)) });
+            self.end_early(memory, task, Purpose::Budget, detail).await?;
+        }
+        let why = own.in_words(now);
+        let held = memory.jobs.get(&id).and_then(|live| live.held.as_ref());
+        let held: Vec<u32> =
+            held.map_or_else(Vec::new, |held| held.tasks.iter().copied().collect());
+        let waiting = memory.waiting_tasks(id).into_iter();
+        let waiting = waiting.chain(held.into_iter().map(|task| TaskId { job: id, task }));
+        let waiting: Vec<(TaskId, String)> = waiting.map(|task| (task, why.clone())).collect();
+        if waiting.is_empty() { Ok(()) } else { self.give_up_all(memory, waiting).await }
+    }
+
+    /// Tells of shares of budgets that were reached, once each.
+    async fn tell_of_shares(&self, memory: &mut Memory, now: Timestamp) -> Result<()> {
+        let ctx = Ctx::system(super::NAME);
+        for (entry, shares) in memory.ledger.reached(now) {
+            let scope = match entry.project {
+                Some(project) => Scope::Project(entry.tenant, project),
+                None => Scope::Tenant(entry.tenant),
+            };
+            let whose = if entry.project.is_some() { "project" } else { "tenant" };
+            let id = format!("{}/{whose}/{}", entry.tenant, entry.period.as_str());
+            let of = Resource::new("budget", id, scope);
+            ctx.authorize(&JOB_RUN, &of).await?;
+            let data = json!({
+                "whose": whose,
+                "project": entry.project,
+                "period": entry.period,
+                "now": entry.window.label(),
+                "amount": in_currency(entry.amount),
+                "spent": entry.so_far(now),
+                "percent": shares.last(),
+                "action": entry.action,
+            });
+            let told: Vec<u16> = entry.told.iter().chain(&shares).copied().collect();
+            let key = (entry.tenant, entry.project, entry.period);
+            let (window, ctx, last) = (entry.window, ctx.clone(), shares.last().copied());
+            let write = move |tx: &mut Tx<'_>| {
+                budgets::tell(tx, key, &window, told)?;
+                let change = Change::new(&JOB_RUN, &of)
+                    .event("budget.reached", &data)
+                    .detail("percent", last.unwrap_or(0));
+                tx.record(&ctx, change)
+            };
+            self.commit(memory, write).await?;
+            memory.ledger.told(&entry, &shares);
+        }
+        Ok(())
+    }
+
+    /// Lets what runs of spent budgets save its work, and wait or end.
+    async fn end_overruns(&self, memory: &mut Memory, now: Timestamp) -> Result<()> {
+        if !memory.ledger.overruns(now) {
+            return Ok(());
+        }
+        let over = |flight: &Flight| {
+            let live = memory.jobs.get(&flight.id.task.job)?;
+            let found = memory.ledger.overrun(live.place(), now)?;
+            flight.purpose.is_none().then_some((flight.id.task, found))
+        };
+        let over: Vec<(TaskId, (Overrun, Shortage))> =
+            memory.flights.values().filter_map(over).collect();
+        for (task, (action, short)) in over {
+            let why = memory.ledger.in_words(short, now);
+            let detail = json!({ "why": why });
+            let purpose = if action == Overrun::Stop {
+                Purpose::Overdrawn
+            } else {
+                self.hold_one(memory, task.job, &why, short);
+                Purpose::Preempt
+            };
+            self.end_early(memory, task, purpose, detail).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether there is money for a start; otherwise its job, and those like it, wait.
+    pub(super) fn affordable(
+        &self,
+        memory: &mut Memory,
+        id: JobId,
+        start: &Running,
+        now: Timestamp,
+    ) -> bool {
+        let Some(live) = memory.jobs.get(&id) else { return false };
+        let Some(short) = memory.ledger.shortage(live.place(), start, now) else { return true };
+        let why = memory.ledger.in_words(short, now);
+        // They would be refused one by one, and keep others waiting meanwhile.
+        let alike = |other: &&LiveJob| {
+            let (a, b) = (&live.job, &other.job);
+            b.id != id
+                && other.held.is_none()
+                && other.place() == live.place()
+                && a.pool == b.pool
+                && a.definition.time_limit == b.definition.time_limit
+                && a.definition.resources == b.definition.resources
+        };
+        let alike: Vec<JobId> =
+            memory.jobs.values().filter(alike).map(|other| other.job.id).collect();
+        for job in std::iter::once(id).chain(alike) {
+            self.hold_one(memory, job, &why, short);
+        }
+        false
+    }
+
+    /// Lets the tasks of a job that wait wait for money, unknown to the scheduler.
+    fn hold_one(&self, memory: &mut Memory, id: JobId, why: &str, short: Shortage) {
+        let now = millis(self.db().now());
+        let waiting = memory.waiting_tasks(id);
+        let numbers: HashSet<Number> =
+            waiting.iter().filter_map(|task| memory.number(*task)).collect();
+        memory.due.retain(|due| !numbers.contains(&due.number));
+        for number in numbers {
+            memory.scheduler.apply(now, Event::Cancelled(number));
+        }
+        let Some(live) = memory.jobs.get_mut(&id) else { return };
+        let held = live.held.get_or_insert_with(|| Held::for_money(why.to_owned(), short.needs));
+        held.tasks.extend(waiting.into_iter().map(|task| task.task));
+        if held.needs.is_some() {
+            (held.why, held.needs) = (why.to_owned(), Some(short.needs));
+            memory.without_budget.insert(id);
+        }
+    }
+
+    /// Tells the scheduler of tasks for which there is room by now, the oldest first, and of no more
+    /// than there is room for.
+    pub(super) fn let_go_of_affordable(&self, memory: &mut Memory, now: Timestamp) -> Result<()> {
+        let mut promised: std::collections::HashMap<(TenantId, ProjectId), i128> =
+            std::collections::HashMap::new();
+        for id in memory.without_budget.clone() {
+            let held = memory.jobs.get(&id).and_then(|live| live.held.as_ref());
+            let Some(needs) = held.and_then(|held| held.needs) else {
+                memory.without_budget.remove(&id);
+                continue;
+            };
+            let Some(live) = memory.jobs.get_mut(&id) else { continue };
+            let Some(held) = &mut live.held else { continue };
+            let place = (live.job.tenant, live.job.project);
+            let promised = promised.entry(place).or_default();
+            let mut free = Vec::new();
+            while let Some(task) = held.tasks.first().copied() {
+                if !memory.ledger.has_room(place, needs, *promised, now) {
+                    break;
+                }
+                *promised += needs;
+                held.tasks.remove(&task);
+                free.push(task);
+            }
+            let nobody_waits = held.tasks.is_empty()
+                && memory.ledger.has_room(place, needs, *promised - needs.min(*promised), now);
+            if nobody_waits {
+                live.held = None;
+                memory.without_budget.remove(&id);
+            }
+            self.let_go_tasks(memory, id, &free, now)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the scheduler of tasks of a job that were held.
+    pub(super) fn let_go_tasks(
+        &self,
+        memory: &mut Memory,
+        id: JobId,
+        tasks: &[u32],
+        now: Timestamp,
+    ) -> Result<()> {
+        if tasks.is_empty() {
+            return Ok(());
+        }
+        let spec = match self.spec_of(memory, id, millis(now))? {
+            // Under a number that nobody has: another task of it may be known.
+            Ok(spec) => match memory
+                .scheduler
+                .check_restored(&JobSpec { id: Number(u64::MAX), ..spec.clone() })
+            {
+                Ok(()) => Ok(spec),
+                Err(why) => Err(self.in_words(memory, id, &why)),
+            },
+            Err(why) => Err(why),
+        };
+        let Some(live) = memory.jobs.get_mut(&id) else { return Ok(()) };
+        let spec = match spec {
+            Ok(spec) => spec,
+            Err(why) => {
+                // Money would do, and something else would not by now.
+                let held = live.held.get_or_insert_with(|| Held::for_good(why.clone()));
+                (held.why, held.needs) = (why, None);
+                held.tasks.extend(tasks);
+                return Ok(());
+            }
+        };
+        let submitted = millis(live.job.created_at);
+        for task in tasks {
+            let ran = live.tasks.get(task).map_or(0, |(_, row)| row.ran_ms);
+            let mut spec = spec.clone();
+            spec.id = live.number(*task);
+            let restored = Restored { spec, submitted, ran, running: None };
+            memory.scheduler.apply(millis(now), Event::Restored(Box::new(restored)));
+        }
+        Ok(())
+    }
+}
