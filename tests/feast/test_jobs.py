@@ -144,7 +144,7 @@ def test_from_files_to_answers_on_the_command_line(stage):
 
 def test_killed_while_it_brings_rows_it_goes_on(tmp_path):
     """Killed in the middle, several times: the job ends, every row is there, and it did not begin anew."""
-    lake(tmp_path / "lake", 6, 60_000)
+    lake(tmp_path / "lake", 6, 250_000)
     (tmp_path / "server").mkdir()
     server, admin = started(tmp_path, "sqlite")
     try:
@@ -166,11 +166,11 @@ def test_killed_while_it_brings_rows_it_goes_on(tmp_path):
                 admin = server.client(server.admin_token())
                 again = admin.get(f"{API}/materialize/{job}").json()["views"][0]
                 assert again["read"] >= read_so_far, "what was put down is not lost"
-            time.sleep(0.1)
+            time.sleep(0.05)
         view = found["views"][0]
-        assert (found["state"], view["rows"], view["read"]) == ("done", 360_000, 360_000), found
+        assert (found["state"], view["rows"], view["read"]) == ("done", 1_500_000, 1_500_000), found
         assert kills >= 1, "it was done before it could be killed"
-        ids = list(range(0, 360_000, 997))
+        ids = list(range(0, 1_500_000, 4_997))
         assert read(admin, "stats", ids) == [it * 2 for it in ids]
     finally:
         server.stop()

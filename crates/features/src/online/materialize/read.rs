@@ -13,7 +13,7 @@ use crate::source::{History, SourceRead, Stop};
 use crate::transform::bring;
 
 /// Bytes of rows that are applied at a time, about: the more, the more of them meet in a page.
-const BYTES_AT_ONCE: usize = 96 << 20;
+const BYTES_AT_ONCE: usize = 32 << 20;
 /// Rows after which something is handed over, although nothing of them was within the window: it
 /// shows how far the reading is.
 const ROWS_AT_ONCE: u64 = 1 << 20;
