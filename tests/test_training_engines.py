@@ -68,8 +68,7 @@ def test_a_job_and_a_gang_on_slurm(slurm):
     assert {it["node"] for it in start["nodes"]} == {"n1", "n2", "n3"} and start["isolation"] == "slurm"
 
 
-def test_failing_and_cancelling_on_slurm(slurm):
-    _, admin = slurm
+def fails_and_is_cancelled(admin):
     made = submit(admin, "exit 6")
     assert ended(admin, made["id"], "FAILED", within=90)["reason"] == "rank 0 ended with 6"
     long = submit(admin, "echo on; sleep 600")
@@ -78,8 +77,7 @@ def test_failing_and_cancelling_on_slurm(slurm):
     ended(admin, long["id"], "CANCELLED", within=90)
 
 
-def test_a_killed_server_finds_its_jobs_on_slurm(slurm):
-    server, admin = slurm
+def is_found_after_a_kill(server, admin):
     made = submit(admin, "echo began; sleep 4; echo ended")
     in_state(admin, made["id"], "RUNNING")
     server.process.kill()
@@ -89,6 +87,14 @@ def test_a_killed_server_finds_its_jobs_on_slurm(slurm):
     ended(admin, made["id"], within=90)
     assert log(admin, made["id"]) == "began\nended\n" and len(starts(admin, made["id"])) == 1
     assert job(admin, made["id"])["tasks"]["succeeded"] == 1
+
+
+def test_failing_and_cancelling_on_slurm(slurm):
+    fails_and_is_cancelled(slurm[1])
+
+
+def test_a_killed_server_finds_its_jobs_on_slurm(slurm):
+    is_found_after_a_kill(*slurm)
 
 
 def test_jobs_on_ray(ray):
@@ -174,23 +180,8 @@ def test_what_kubernetes_cannot_have_is_refused_when_it_is_submitted(kubernetes)
 
 
 def test_failing_and_cancelling_on_kubernetes(kubernetes):
-    _, admin = kubernetes
-    made = submit(admin, "exit 6")
-    assert ended(admin, made["id"], "FAILED", within=90)["reason"] == "rank 0 ended with 6"
-    long = submit(admin, "echo on; sleep 600")
-    until(lambda: "on" in log(admin, long["id"]), 60, "its first word")
-    admin.post(f"/t/default/default/api/jobs/{long['id']}/cancel", json={})
-    ended(admin, long["id"], "CANCELLED", within=90)
+    fails_and_is_cancelled(kubernetes[1])
 
 
 def test_a_killed_server_finds_its_jobs_on_kubernetes(kubernetes):
-    server, admin = kubernetes
-    made = submit(admin, "echo began; sleep 4; echo ended")
-    in_state(admin, made["id"], "RUNNING")
-    server.process.kill()
-    server.process.wait()
-    server.start()
-    admin = server.client(server.admin_token())
-    ended(admin, made["id"], within=90)
-    assert log(admin, made["id"]) == "began\nended\n" and len(starts(admin, made["id"])) == 1
-    assert job(admin, made["id"])["tasks"]["succeeded"] == 1
+    is_found_after_a_kill(*kubernetes)

@@ -15,12 +15,20 @@ where
     L: IntoIterator<Item: Future<Output = Result<T>>>,
     T: Send,
 {
+    alone(|| lanes().into_iter().collect::<FuturesUnordered<_>>().try_collect())
+}
+
+/// Runs what is made there on a thread of its own: a runtime does not run within another, and the other
+/// goes on meanwhile.
+pub(crate) fn alone<F, T>(work: impl FnOnce() -> F + Send) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+    T: Send,
+{
     let driver = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let lanes: FuturesUnordered<_> = lanes().into_iter().collect();
-        runtime.block_on(lanes.try_collect())
+        runtime.block_on(work())
     };
-    // A runtime does not run within another; and the other goes on meanwhile.
     tokio::task::block_in_place(|| {
         thread::scope(|scope| scope.spawn(driver).join().ok().context("the client ended")?)
     })

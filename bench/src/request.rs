@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use falaj_testkit::{Sandbox, Setup};
 
 use crate::commit::per_second;
+use crate::process;
 use crate::report::{Goal, Report};
 use crate::ungoverned;
 use crate::wire::load;
@@ -53,23 +54,10 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
 
 fn cost(server: &Sandbox, address: SocketAddr, request: &str) -> Result<Cost> {
     load(address, request, 200, CONNECTIONS, WARM_UP)?;
-    let (before, began) = (cpu_seconds(server)?, Instant::now());
+    let pid = server.pid().context("the server is not running")?;
+    let (before, began) = (process::cpu_seconds(&[pid])?, Instant::now());
     let count = load(address, request, 200, CONNECTIONS, RUN)?;
-    let (used, took) = (cpu_seconds(server)? - before, began.elapsed());
+    let (used, took) = (process::cpu_seconds(&[pid])? - before, began.elapsed());
     let rate = per_second(count, took);
     Ok(Cost { cpu_micros: used * 1e6 / (rate * took.as_secs_f64()), rate })
-}
-
-/// User and system time of the server's process so far.
-fn cpu_seconds(server: &Sandbox) -> Result<f64> {
-    /// The kernel counts in hundredths of a second for every user program.
-    const TICKS_PER_SECOND: f64 = 100.0;
-    let pid = server.pid().context("the server is not running")?;
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name in parentheses may hold spaces; the numbers begin after it.
-    let numbers = text.rsplit_once(')').context("unexpected /proc/PID/stat")?.1;
-    let ticks = |index| -> Result<f64> {
-        Ok(numbers.split_whitespace().nth(index).context("a short /proc/PID/stat")?.parse()?)
-    };
-    Ok((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
 }

@@ -109,8 +109,9 @@ def main():
         falaj.report(step)
         leaving = step % 10 == 0 and step < asked.steps and anybody(falaj.stopping(), device)
         if leaving or step % asked.save_every == 0 or step == asked.steps:
-            save(step, rank, model, optimizer)
+            # Whoever is leaving may be ended as soon as the last rank has saved, so this is said before.
             print(f"step {step}: loss {loss.item():.6f}", flush=True)
+            save(step, rank, model, optimizer)
         if leaving:
             dist.barrier()
             raise SystemExit(LEFT)

@@ -5,10 +5,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -16,6 +15,7 @@ use tokio::net::TcpStream;
 use super::reply::parse;
 use super::target::Target;
 use crate::commit::per_second;
+use crate::lanes::alone;
 use crate::process;
 use crate::report::{median, p99};
 
@@ -64,13 +64,11 @@ struct Driven {
 }
 
 fn drive(target: &Target, connections: usize, until: Until) -> Result<Driven> {
-    let driver = || -> Result<Driven> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        let (took, latencies) = runtime.block_on(all(target, connections, until))?;
+    // On a thread of its own, its time is counted alone.
+    alone(|| async {
+        let (took, latencies) = all(target, connections, until).await?;
         Ok(Driven { took, latencies, client_cpu: on_cpu() })
-    };
-    // A thread of its own: a runtime does not run within another, and its time is counted alone.
-    thread::scope(|scope| scope.spawn(driver).join().ok().context("the client ended")?)
+    })
 }
 
 /// Seconds that this thread has been on a processor.

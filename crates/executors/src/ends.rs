@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::folder::{Folder, away};
+use crate::folder::{Folder, away, not_ended};
 use crate::plain;
 use crate::seam::{AttemptId, ExecutorError, Observed, Phase};
 use crate::shared::Ending;
@@ -102,6 +102,23 @@ impl Ends {
         plain::remove(&folder.join(self.secrets));
         plain::put_durably(&folder.join(END), &KeptEnd { end: end.clone(), started, ended })?;
         Ok(self.observed(attempt, phase, started, Some(ended)))
+    }
+
+    /// Refuses what has not ended. Where no end is known yet, `look` is asked how it stands.
+    pub(crate) fn require(
+        &self,
+        folder: &Folder,
+        attempt: &AttemptId,
+        look: impl FnOnce() -> Result<Option<Observed>, ExecutorError>,
+    ) -> Result<(), ExecutorError> {
+        let observed = match self.of(folder, attempt)? {
+            Some(ended) => Some(ended),
+            None => look()?,
+        };
+        if observed.is_some_and(|one| !matches!(one.phase, Phase::Ended(_))) {
+            return Err(not_ended(attempt));
+        }
+        Ok(())
     }
 
     pub(crate) fn forget(&self, attempt: &AttemptId) {

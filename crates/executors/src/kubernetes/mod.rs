@@ -512,12 +512,9 @@ impl Executor for KubernetesExecutor {
         if !plain::is_there(&self.folder.of(attempt)) {
             return Ok(());
         }
-        if self.ends.of(&self.folder, attempt)?.is_none() {
-            let observed = self.observe()?.into_iter().find(|one| one.attempt == *attempt);
-            if observed.is_some_and(|one| !matches!(one.phase, Phase::Ended(_))) {
-                return Err(folder::not_ended(attempt));
-            }
-        }
+        self.ends.require(&self.folder, attempt, || {
+            Ok(self.observe()?.into_iter().find(|one| one.attempt == *attempt))
+        })?;
         // Before the folder: a job without one would be taken in again.
         self.clear(attempt).map_err(Fault::away)?;
         self.folder.remove(attempt)?;

@@ -346,13 +346,7 @@ impl Executor for RayExecutor {
         if !plain::is_there(&self.folder.of(attempt)) {
             return Ok(());
         }
-        let observed = match self.ends.of(&self.folder, attempt)? {
-            Some(ended) => Some(ended),
-            None => self.find(attempt)?,
-        };
-        if observed.is_some_and(|one| !matches!(one.phase, Phase::Ended(_))) {
-            return Err(folder::not_ended(attempt));
-        }
+        self.ends.require(&self.folder, attempt, || Ok(self.find(attempt)?))?;
         // Ray keeps jobs as long as it lives. If it is away, it keeps this one.
         let _ = self.api.delete(attempt.as_str());
         self.folder.remove(attempt)?;

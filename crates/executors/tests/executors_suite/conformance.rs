@@ -10,13 +10,11 @@ use falaj_executors::{AttemptId, End, ExecutorError, Notice, Phase, RankEnd};
 use crate::engine::{Engine, ended, find, name, output, ranks, refused, run, says, script};
 
 macro_rules! on_every_engine {
-    ($($test:ident),* $(,)?) => {
-        on_every_engine!(@ local Local: $($test),*);
-        on_every_engine!(@ slurm Slurm: $($test),*);
-        on_every_engine!(@ ray Ray: $($test),*);
-    };
-    // Where jobs cannot reach the folder of their attempt.
-    (apart: $($test:ident),* $(,)?) => {
+    // The last ones only where jobs can reach the folder of their attempt.
+    ($($test:ident),* $(,)?; beside: $($beside:ident),* $(,)?) => {
+        on_every_engine!(@ local Local: $($test,)* $($beside),*);
+        on_every_engine!(@ slurm Slurm: $($test,)* $($beside),*);
+        on_every_engine!(@ ray Ray: $($test,)* $($beside),*);
         on_every_engine!(@ kubernetes Kubernetes: $($test),*);
     };
     (@ $module:ident $kind:ident: $($test:ident),*) => {
@@ -48,26 +46,10 @@ on_every_engine!(
     secrets_are_seen_inside_alone,
     what_is_forgotten_is_gone,
     what_cannot_start_says_why,
+    its_environment_is_its_own,
+    ;
+    beside:
     what_a_job_does_to_its_folder_concerns_nobody_else,
-    its_environment_is_its_own,
-);
-
-on_every_engine!(
-    apart:
-    it_runs_and_tells_how_it_ended,
-    a_gang_has_an_environment_for_each_rank,
-    a_failed_rank_ends_the_gang,
-    a_stop_leaves_time_to_save,
-    a_stop_ends_in_a_kill,
-    a_kill_waits_for_nothing,
-    the_time_limit_is_kept,
-    a_checkpoint_is_asked_for_and_it_goes_on,
-    launched_twice_it_runs_once,
-    a_new_executor_finds_what_an_old_one_started,
-    secrets_are_seen_inside_alone,
-    what_is_forgotten_is_gone,
-    what_cannot_start_says_why,
-    its_environment_is_its_own,
 );
 
 const STUBBORN: &str = "trap '' TERM; echo ready; while :; do sleep 0.1; done";

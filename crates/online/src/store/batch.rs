@@ -47,12 +47,12 @@ struct Place {
 
 impl Pieces {
     /// The piece that the next row begins in, and its number.
-    fn last(&mut self) -> &mut Vec<u8> {
+    fn last(&mut self) -> (usize, &mut Vec<u8>) {
         if self.0.last().is_none_or(|last| last.len() + ROOM > PIECE) {
             self.0.push(Vec::with_capacity(PIECE));
         }
         let last = self.0.len() - 1;
-        &mut self.0[last]
+        (last, &mut self.0[last])
     }
 
     fn key(&self, place: &Place) -> &[u8] {
@@ -106,7 +106,7 @@ impl Batch {
         key: impl FnOnce(&mut Vec<u8>) -> Result<()>,
         row: impl FnOnce(&mut Vec<u8>) -> Result<()>,
     ) -> Result<()> {
-        let piece = self.rows.last();
+        let (number, piece) = self.rows.last();
         let at = piece.len();
         let mut behind = at;
         let written = key(piece).and_then(|()| {
@@ -115,18 +115,17 @@ impl Batch {
         });
         let place = written.and_then(|()| {
             let (key, row) = (&piece[at..behind], piece.len() - behind);
-            let prefix = prefix(key);
-            let (key, row) = (u16::try_from(key.len()), u32::try_from(row));
-            let (Ok(at), Ok(key), Ok(row)) = (u32::try_from(at), key, row) else {
+            let numbers = (u32::try_from(number), u32::try_from(at), u32::try_from(row));
+            let ((Ok(number), Ok(at), Ok(row)), Ok(length)) = (numbers, u16::try_from(key.len()))
+            else {
                 return Err(too_long());
             };
-            Ok(Place { prefix, piece: 0, at, row, key })
+            Ok(Place { prefix: prefix(key), piece: number, at, row, key: length })
         });
         match place {
             Ok(place) => {
                 self.bytes += piece.len() - at;
-                let piece = u32::try_from(self.rows.0.len() - 1).map_err(|_| too_long())?;
-                self.places.push(Place { piece, ..place });
+                self.places.push(place);
                 self.tidy = false;
                 Ok(())
             }
@@ -169,12 +168,12 @@ impl Batch {
     fn gather(&mut self) {
         let mut rows = Pieces::default();
         for place in &mut self.places {
-            let piece = rows.last();
+            let (number, piece) = rows.last();
             let at = piece.len();
             piece.extend_from_slice(self.rows.key(place));
             piece.extend_from_slice(self.rows.row(place));
             // No longer than where they come from, and so neither are their numbers.
-            (place.at, place.piece) = (narrow(at), narrow(rows.0.len() - 1));
+            (place.at, place.piece) = (narrow(at), narrow(number));
         }
         self.rows = rows;
     }

@@ -33,7 +33,11 @@ pub struct PlannedRun {
 /// What to tell [`PlannedRun::is_made`] once the transaction has committed.
 #[derive(Debug)]
 #[must_use = "it is remembered after the commit"]
-pub struct Made(Learned);
+pub struct Made {
+    learned: Learned,
+    /// Of the new run.
+    pub(super) version: i64,
+}
 
 impl Tracking {
     /// Plans a run with its parameters.
@@ -79,11 +83,15 @@ impl PlannedRun {
         self.info.id
     }
 
+    pub(super) fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
     /// Writes it, in the context that it was planned in.
     pub fn write(&self, tx: &mut Tx<'_>, ctx: &Ctx) -> Result<Made> {
         let info = &self.info;
         require_active_for(tx, self.project, info.experiment_id)?;
-        store::insert(tx, info)?;
+        let version = store::insert(tx, info)?;
         let mut learned = self.tracking.write_tags(tx, info, &self.tags)?;
         if !self.params.is_empty() {
             let names = self.params.iter().map(|(name, _)| name.as_str());
@@ -100,12 +108,12 @@ impl PlannedRun {
             .after(&shown)
             .detail("run", info.id);
         tx.record(ctx, change)?;
-        Ok(Made(learned))
+        Ok(Made { learned, version })
     }
 
     /// It has been committed.
     pub fn is_made(&self, made: Made) {
-        self.tracking.0.keys.remember(made.0);
+        self.tracking.0.keys.remember(made.learned);
         let address = Address {
             project: self.project,
             experiment: self.info.experiment,

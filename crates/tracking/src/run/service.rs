@@ -13,9 +13,8 @@ use super::log::{RUN_NAME_TAG, check_tag};
 use super::run::{Run, RunInfo, RunStatus};
 use super::store::{self, Update};
 use super::{naming, repeat, touch};
-use crate::access::{Home, no_run, resource};
-use crate::experiment::{ExperimentId, Stage, require_active, require_active_for};
-use crate::homes::Address;
+use crate::access::{Home, no_run};
+use crate::experiment::{ExperimentId, Stage};
 use crate::key::{KeyKind, Learned};
 use crate::{RUN_DELETE, RUN_READ, RUN_WRITE, Tracking};
 
@@ -32,61 +31,36 @@ pub struct NewRun {
 impl Tracking {
     pub async fn create_run(&self, call: &Call, new: NewRun) -> Result<Run> {
         let print = repeat::fingerprint(&call.ctx, call, &new)?;
-        let mut tags = self.checked_tags(new.tags)?;
-        let name = reconciled_name(new.name, &mut tags)?;
-        let experiment = self.experiment(call, new.experiment, &RUN_WRITE).await?;
-        require_active(&experiment)?;
-        let id = RunId::new();
-        let info = RunInfo {
-            id,
-            experiment: experiment.no,
-            experiment_id: experiment.id,
-            name,
-            user_id: new.user_id,
-            status: RunStatus::Running,
-            start_time: new.start_time,
-            end_time: None,
-            stage: Stage::Active,
-            artifact_uri: artifact_uri(&experiment.artifact_location, id),
-        };
-        let resource = resource(&call.place, experiment.id, false);
+        let planned = self.plan_run(call, new, RunStatus::Running, Vec::new()).await?;
         let (ctx, this, connection) = (call.ctx.clone(), self.clone(), call.connection.clone());
-        let project = call.place.id;
-        let (run, learned) = self
+        let (run, made) = self
             .db()
             .write(move |tx| {
                 if let Some(print) = &print {
                     if let Some(made) = this.0.repeats.find(tx, print)? {
-                        let change = Change::new(&RUN_WRITE, &resource).detail("repeated", made);
+                        let change =
+                            Change::new(&RUN_WRITE, planned.resource()).detail("repeated", made);
                         tx.record(&ctx, change)?;
                         let run = load(tx, &[made])?.pop();
-                        let run = run.ok_or_else(|| Error::internal("a run is not there"))?;
-                        return Ok((run, Learned::default()));
+                        return Ok((
+                            run.ok_or_else(|| Error::internal("a run is not there"))?,
+                            None,
+                        ));
                     }
                     this.0.repeats.watch(*print, connection.as_ref());
                 }
-                require_active_for(tx, project, info.experiment_id)?;
-                let version = store::insert(tx, &info)?;
+                let made = planned.write(tx, &ctx)?;
                 if let Some(print) = &print {
-                    this.0.repeats.note(tx, print, info.id, version)?;
+                    this.0.repeats.note(tx, print, planned.id(), made.version)?;
                 }
-                let learned = this.write_tags(tx, &info, &tags)?;
-                let change = Change::new(&RUN_WRITE, &resource)
-                    .event("run.created", &shown(&info))
-                    .after(&shown(&info))
-                    .detail("run", info.id);
-                tx.record(&ctx, change)?;
-                let run = load(tx, &[info.id])?.pop();
-                Ok((run.ok_or_else(|| Error::internal("a new run is not there"))?, learned))
+                let run = load(tx, &[planned.id()])?.pop();
+                let run = run.ok_or_else(|| Error::internal("a new run is not there"))?;
+                Ok((run, Some((planned, made))))
             })
             .await?;
-        self.0.keys.remember(learned);
-        let address = Address {
-            project: call.place.id,
-            experiment: experiment.no,
-            experiment_id: experiment.id,
-        };
-        self.0.homes.remember(run.info.id, address);
+        if let Some((planned, made)) = made {
+            planned.is_made(made);
+        }
         Ok(run)
     }
 
