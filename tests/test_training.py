@@ -22,7 +22,7 @@ OVER = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 SMALL = {
     "FALAJ_TRAINING_LOCAL_CPU": "4", "FALAJ_TRAINING_LOCAL_MEMORY": "8GiB", "FALAJ_TRAINING_LOCAL_NODES": "2",
     "FALAJ_TRAINING_LOCAL_GPUS": "4", "FALAJ_TRAINING_LOCAL_GPU_TYPE": "toy", "FALAJ_TRAINING_GRACE": "3s",
-    "FALAJ_TRAINING_CHECKPOINT_GRACE": "20s", "FALAJ_TRAINING_HANG_AFTER": "3s",
+    "FALAJ_TRAINING_CHECKPOINT_GRACE": "20s", "FALAJ_TRAINING_HANG_AFTER": "6s",
     "FALAJ_TRAINING_PRICES_CORE": "3600", "FALAJ_TRAINING_LOCAL_TENANTS": "trusted",
 }
 
@@ -59,7 +59,8 @@ def job(admin, id):
     return answer.json()
 
 
-def until(check, within=40, what="it"):
+def until(check, within=120, what="it"):
+    """Waits for something to be true; long enough for a machine that has much else to do."""
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         found = check()
@@ -69,7 +70,7 @@ def until(check, within=40, what="it"):
     raise AssertionError(f"{what} did not happen within {within} s")
 
 
-def ended(admin, id, state="SUCCEEDED", within=60):
+def ended(admin, id, state="SUCCEEDED", within=180):
     found = until(lambda: (now := job(admin, id))["state"] in OVER and now, within, f"the end of {id}")
     assert found["state"] == state, found
     return found
@@ -99,7 +100,7 @@ def falaj(server, *words, code=0, plain=False):
     more = [] if plain else ["--output", "json"]
     separator = words.index("--") if "--" in words else len(words)
     words = [*words[:separator], *more, *words[separator:]]
-    done = subprocess.run([binary(), *words], env=settings, capture_output=True, timeout=120)
+    done = subprocess.run([binary(), *words], env=settings, capture_output=True, timeout=240)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout.decode() if plain else json.loads(done.stdout)
 
@@ -154,6 +155,8 @@ def test_failures_are_told_and_retried(stage):
     assert [(it["attempt"], it["state"]) for it in starts(admin, made["id"])] == [
         (1, "FAILED"), (2, "FAILED"), (3, "SUCCEEDED")]
     assert log(admin, made["id"], attempt=2) == "start 2\n"
+    # Followed, it is shown from its first start on.
+    assert falaj(stage[0], "job", "logs", made["id"], "-f", plain=True) == "start 1\nstart 2\nstart 3\n"
     made = submit(admin, ["/no/such/program"])
     assert "rank 0" in ended(admin, made["id"], "FAILED")["reason"]
     made = submit(admin, "sleep 60", time_limit="1s")
@@ -212,16 +215,17 @@ def test_a_gang_knows_itself_and_ends_together(stage):
     assert [line.split(" at ")[0] for line in lines] == [
         "0/4 local 0 node 0", "1/4 local 1 node 0", "2/4 local 0 node 1", "3/4 local 1 node 1"]
     # One that fails takes the others with it.
-    began = time.monotonic()
-    broken = submit(admin, 'test "$RANK" = 1 && exit 5; sleep 300', resources={"cpu": 1, "ranks_per_node": 2})
-    assert ended(admin, broken["id"], "FAILED")["reason"] == "rank 1 ended with 5"
-    assert time.monotonic() - began < 20
+    broken = submit(admin, 'test "$RANK" = 1 && exit 5; sleep 900', resources={"cpu": 1, "ranks_per_node": 2})
+    assert ended(admin, broken["id"], "FAILED", within=60)["reason"] == "rank 1 ended with 5"
 
 
-def test_gpus_are_given_once(stage):
+def test_gpus_are_given_once(stage, tmp_path):
     _, admin = stage
     gpus = {"cpu": 0.2, "memory": "64MiB", "gpus": 1, "gpu_type": "toy"}
-    made = [submit(admin, "echo $CUDA_VISIBLE_DEVICES; sleep 3", resources=gpus) for _ in range(4)]
+    # Each stays until all four have theirs.
+    command = (f"echo $CUDA_VISIBLE_DEVICES; touch {tmp_path}/$FALAJ_JOB_ID; "
+               f"while [ $(ls {tmp_path} | wc -l) -lt 4 ]; do sleep 0.1; done")
+    made = [submit(admin, command, resources=gpus) for _ in range(4)]
     seen = set()
     for one in made:
         ended(admin, one["id"])
@@ -301,8 +305,9 @@ SAVER = textwrap.dedent("""
         text = json.dumps({"step": step}).encode()
         with open(os.path.join(path, name), "wb") as file:
             file.write(text)
-        print("saved", step, report(checkpoint={"step": step, "path": path,
-              "files": {name: hashlib.sha256(text).hexdigest()}}), flush=True)
+        # Said before it is told: whoever was asked to save may be stopped from then on.
+        print("saved", step, flush=True)
+        report(checkpoint={"step": step, "path": path, "files": {name: hashlib.sha256(text).hexdigest()}})
     def told(*_):
         save()
     signal.signal(signal.SIGUSR1, told)
@@ -437,7 +442,8 @@ def test_the_urgent_displace_and_the_displaced_go_on(stage, tmp_path):
     _, admin = stage
     script = tmp_path / "train.py"
     script.write_text(SAVER + textwrap.dedent("""
-        while step < 1000 and not os.path.exists(sys.argv[1]):
+        print("ready", flush=True)
+        while not os.path.exists(sys.argv[1]):
             step += 1
             time.sleep(0.01)
         print("done", step)
@@ -447,7 +453,7 @@ def test_the_urgent_displace_and_the_displaced_go_on(stage, tmp_path):
     made = [submit(admin, ["/usr/bin/env", "python3", str(script), str(enough)], checkpoint={}, resources=whole)
             for _ in range(2)]
     for one in made:
-        until(lambda: "begins" in log(admin, one["id"]), what="its beginning")
+        until(lambda: "ready" in log(admin, one["id"]), what="its beginning")
     time.sleep(0.3)
     urgent = submit(admin, "echo now", priority=10, resources=whole)
     ended(admin, urgent["id"])
@@ -476,8 +482,8 @@ def test_a_rank_that_hangs_is_noticed(stage, tmp_path):
     made = submit(admin, ["/usr/bin/env", "python3", str(script)], checkpoint={},
                   resources={"cpu": 0.5, "memory": "256MiB"})
     ended(admin, made["id"])
-    first, second = starts(admin, made["id"])
-    assert first["end"] == "its ranks made no progress" and second["state"] == "SUCCEEDED"
+    first, *_, last = starts(admin, made["id"])
+    assert first["end"] == "its ranks made no progress" and last["state"] == "SUCCEEDED"
 
 
 def test_a_budget_ends_a_job(stage):
@@ -488,7 +494,7 @@ def test_a_budget_ends_a_job(stage):
     assert done["reason"] == "it cost what it may"
     lines = admin.get(f"{API}/costs", params={"by": "job"}).json()["items"]
     line = next(line for line in lines if line["key"] == made["id"])
-    assert 3 <= line["cost"] < 30 and line["starts"] == 1 and line["core_hours"] > 0
+    assert 3 <= line["cost"] < 200 and line["starts"] == 1 and line["core_hours"] > 0
     for by in ("queue", "project", "tenant"):
         (total, *_) = admin.get(f"{API}/costs", params={"by": by}).json()["items"]
         assert total["cost"] >= line["cost"]
@@ -501,25 +507,28 @@ def test_a_budget_of_a_project_holds_what_there_is_no_money_for(stage):
     admin.created("/v1/tenants/thrifty/projects", {"name": "lab"})
     api = "/t/thrifty/lab/api"
     place = ("-t", "thrifty", "-p", "lab")
-    made = falaj(server, "budget", "set", "20", "--period", "total", "--warn-at", "10", *place)
-    assert (made["amount"], made["action"], made["now"]) == (20.0, "hold", "all time")
+    made = falaj(server, "budget", "set", "60", "--period", "total", "--warn-at", "10", *place)
+    assert (made["amount"], made["action"], made["now"]) == (60.0, "hold", "all time")
 
     def asked(seconds):
-        body = {"name": "x", "command": ["sleep", str(seconds)], "time_limit": "15s",
+        body = {"name": "x", "command": ["sleep", str(seconds)], "time_limit": "35s",
                 "resources": {"cpu": 1, "memory": "64MiB"}}
         answer = admin.post(f"{api}/jobs", json=body)
         assert answer.status_code == 200, answer.text
         return f"{api}/jobs/{answer.json()['id']}"
-    first, second = asked(4), asked(4)
+    first, second = asked(8), asked(4)
     until(lambda: admin.get(first).json()["state"] == "RUNNING", what="the first")
     why = until(lambda: (told := admin.get(f"{second}/why").json()).get("rule") == "budget" and told, what="why")
-    assert "may cost 15.00 until its own" in why["why"] and admin.get(second).json()["state"] == "PENDING"
+    assert "may cost 35.00 until its own" in why["why"] and admin.get(second).json()["state"] == "PENDING"
     # The first has cost less than it might have, so there is room for the second.
     until(lambda: admin.get(second).json()["state"] == "SUCCEEDED", what="the second")
     assert admin.get(first).json()["state"] == "SUCCEEDED"
     (budget,) = falaj(server, "budget", "list", *place)
-    assert 8 <= budget["spent"] < 20
+    assert 12 <= budget["spent"] < 60
     falaj(server, "budget", "list", *place, plain=True)
+    # A start that may cost more than all of it is refused at once.
+    dear = admin.post(f"{api}/jobs", json={"name": "x", "command": ["true"], "time_limit": "61s"})
+    assert (dear.status_code, dear.json()["field"]) == (400, "time_limit"), dear.text
     falaj(server, "budget", "set", "1", "--period", "total", *place)
     until(lambda: admin.post(f"{api}/jobs", json={"name": "x", "command": ["true"]}).status_code == 409, what="a refusal")
     events = admin.get("/v1/events", params={"type": "falaj.budget.reached", "limit": 100})
@@ -559,9 +568,9 @@ def test_a_job_is_deleted_and_its_project_can_be(stage):
 
 def test_the_token_of_a_job_does_what_a_job_is_there_for(stage):
     server, admin = stage
-    script = "echo $FALAJ_TOKEN; sleep 20"
+    script = "echo $FALAJ_TOKEN; sleep 900"
     plain, boss = submit(admin, script), submit(admin, script, may_submit=True)
-    other = submit(admin, "sleep 60")
+    other = submit(admin, "sleep 900")
 
     def client(job):
         return server.client(until(lambda: log(admin, job["id"]).strip(), what="its token"))
@@ -655,14 +664,16 @@ def test_whoever_runs_commands_here_is_the_server_itself(stage):
     assert whole.status_code in (403, 404), whole.text
 
 
-def test_the_token_of_a_job_is_its_own_and_ends_with_it(stage):
+def test_the_token_of_a_job_is_its_own_and_ends_with_it(stage, tmp_path):
     server, admin = stage
-    made = submit(admin, "echo $FALAJ_TOKEN; sleep 2")
+    enough = tmp_path / "enough"
+    made = submit(admin, f"echo $FALAJ_TOKEN; while [ ! -e {enough} ]; do sleep 0.1; done")
     token = until(lambda: log(admin, made["id"]).strip(), what="its token")
     client = server.client(token)
     assert client.get(f"{API}/jobs/{made['id']}").status_code == 200
     assert client.get("/v1/tenants").json().get("items", []) == []
     assert client.post("/v1/tenants", json={"name": "more"}).status_code in (403, 404)
+    enough.write_text("")
     ended(admin, made["id"])
     until(lambda: client.get(f"{API}/jobs/{made['id']}").status_code == 401, what="the end of its token")
 
@@ -709,7 +720,7 @@ def test_a_server_killed_again_and_again_runs_everything_once(fragile, tmp_path)
         server.process.wait()
         server.start()
         admin = server.client(server.admin_token())
-    done = ended(admin, made["id"], within=90)
+    done = ended(admin, made["id"], within=300)
     assert done["tasks"]["succeeded"] == 60
     texts = [(folder / str(task)).read_text() for task in range(60)]
     assert texts == ["x\n"] * 60, [task for task, text in enumerate(texts) if text != "x\n"]
@@ -739,7 +750,7 @@ def test_what_another_servers_machine_runs_is_not_run_twice(engine, tmp_path):
 
         def why(id):
             return admin.get(f"{API}/jobs/{id}/why").json()
-        until(lambda: why(made["id"]).get("rule") == "away", within=60, what="the other to schedule")
+        until(lambda: why(made["id"]).get("rule") == "away", within=180, what="the other to schedule")
         ended(admin, submit(admin, "true")["id"])
         time.sleep(3)
         assert job(admin, made["id"])["state"] == "RUNNING" and len(starts(admin, made["id"])) == 1

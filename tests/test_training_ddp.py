@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 SCRIPT = ROOT / "docs" / "examples" / "ddp.py"
 PYTHON = "/usr/bin/python3"
 STEPS, EVERY = 300, 20
-COMMAND = [PYTHON, str(SCRIPT), "--steps", str(STEPS), "--save-every", str(EVERY), "--pause", "0.01"]
+COMMAND = [PYTHON, str(SCRIPT), "--steps", str(STEPS), "--save-every", str(EVERY), "--pause", "0.02"]
 JOB = {"name": "ddp", "retries": 1, "framework": "torch", "checkpoint": {"keep": 4},
        "env": {"PYTHONPATH": str(ROOT / "sdk" / "python" / "src")},
        "resources": {"cpu": 2, "memory": "2GiB", "ranks_per_node": 2}}
@@ -44,7 +44,7 @@ def undisturbed(stage):
     words = ["--name", "ddp", "--cpu", "2", "--memory", "2GiB", "--ranks", "2", "--checkpoint",
              "--env", f"PYTHONPATH={JOB['env']['PYTHONPATH']}", "--follow"]
     settings = environment(FALAJ_URL=server.url, FALAJ_TOKEN=server.admin_token())
-    done = subprocess.run([binary(), "train", *words, "--", *COMMAND], env=settings, capture_output=True, timeout=60)
+    done = subprocess.run([binary(), "train", *words, "--", *COMMAND], env=settings, capture_output=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     text = done.stdout.decode()
     assert text.startswith(f"begins at step 0 of {STEPS}, rank 0 of 2\n"), text

@@ -1,11 +1,12 @@
 """The same jobs on real engines: a Slurm and a Ray, of three nodes each, and the Kubernetes of KUBECONFIG."""
 
 import os
+import subprocess
 import textwrap
 
 import pytest
 
-from server import Server
+from server import Server, binary, environment
 from test_training import ended, in_state, job, log, starts, submit, until
 
 POOL = """
@@ -68,6 +69,44 @@ def test_a_job_and_a_gang_on_slurm(slurm):
     assert {it["node"] for it in start["nodes"]} == {"n1", "n2", "n3"} and start["isolation"] == "slurm"
 
 
+def ranks_pick_their_gpus(admin, within):
+    def seen(framework):
+        made = submit(admin, "echo $LOCAL_RANK of $CUDA_VISIBLE_DEVICES", framework=framework, resources={
+            "cpu": 1, "memory": "64MiB", "gpus": 2, "gpu_type": "a100", "ranks_per_node": 2})
+        ended(admin, made["id"], within=within)
+        return [log(admin, made["id"], rank=rank).strip() for rank in range(2)]
+
+    first, second = seen("torch")
+    # Both see both, in one order: their number on the node picks one.
+    gpus = first.removeprefix("0 of ")
+    assert len(gpus.split(",")) == 2 and second == f"1 of {gpus}"
+    own = [line.rsplit(" ", 1)[1] for line in seen("tensorflow")]
+    assert len(set(own)) == 2 and not any("," in one for one in own)
+
+
+def test_ranks_pick_their_gpus_on_slurm(slurm):
+    ranks_pick_their_gpus(slurm[1], 90)
+
+
+def test_ranks_pick_their_gpus_on_ray(ray):
+    ranks_pick_their_gpus(ray[1], 300)
+
+
+def what_it_uses_is_told(admin, within):
+    made = submit(admin, ["bash", "-c", "until [ $SECONDS -ge 4 ]; do :; done"])
+    ended(admin, made["id"], within=within)
+    (start,) = starts(admin, made["id"])
+    assert 0.5 < start["cpu_seconds"] < 30 and start["peak_memory_bytes"] > 100_000, start
+
+
+def test_what_a_job_uses_is_told_on_slurm(slurm):
+    what_it_uses_is_told(slurm[1], 90)
+
+
+def test_what_a_job_uses_is_told_on_ray(ray):
+    what_it_uses_is_told(ray[1], 300)
+
+
 def fails_and_is_cancelled(admin):
     made = submit(admin, "exit 6")
     assert ended(admin, made["id"], "FAILED", within=90)["reason"] == "rank 0 ended with 6"
@@ -125,6 +164,22 @@ KUBERNETES = """
     owner = "{owner}"
     image = "{image}"
 """
+
+
+def test_pools_that_would_take_each_others_jobs_are_refused(tmp_path):
+    pool = KUBERNETES.partition("[[training.pool]]")[2] + NODE.format(number=1)
+
+    def check(*owners):
+        config = tmp_path / "falaj.toml"
+        pools = ["    [[training.pool]]" + pool.format(kubeconfig="/k", owner=owner, image="x").replace(
+            'name = "cluster"', f'name = "cluster-{number}"') for number, owner in enumerate(owners)]
+        config.write_text(textwrap.dedent("".join(pools)))
+        return subprocess.run([binary(), "config", "check"], env=environment(FALAJ_CONFIG=str(config)),
+                              capture_output=True, text=True, timeout=60)
+
+    assert check("a", "b").returncode == 0, check("a", "b").stderr
+    same = check("a", "a")
+    assert same.returncode != 0 and "training.pool[1].kubernetes.owner" in same.stderr, same.stderr
 
 
 @pytest.fixture(scope="module")

@@ -70,6 +70,7 @@ fn launch(name: &str, limits: &Limits) -> Result<Launch> {
         env: BTreeMap::new(),
         secrets: BTreeMap::new(),
         ranks: vec![rank],
+        shares_gpus: false,
         limits: limits.clone(),
         grace: Duration::from_secs(1),
         gang_grace: Duration::from_secs(1),

@@ -1,5 +1,7 @@
-//! The engine without a server: calls in a loop, a thread for each instance.
+//! The engine without a server: calls in a loop or at a pace, a thread for each instance.
 
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,21 +26,57 @@ pub(super) fn alone(
     threads: usize,
     time: Duration,
 ) -> Result<Alone> {
+    let sessions = sessions(engines, model, threads)?;
+    let began = Instant::now();
+    let mut calls = together(sessions, |session| calls(session, model, time))?;
+    let took = began.elapsed();
+    Ok(Alone { per_second: per_second(calls.len(), took), call: median(&mut calls) })
+}
+
+/// Asks them when they are due, on so many threads, and tells how long after that each was answered, in
+/// seconds: what no server on this machine can do better.
+pub(super) fn paced_alone(
+    engines: &Engines,
+    model: &Model,
+    threads: usize,
+    due: &[Duration],
+) -> Result<Vec<f64>> {
+    let sessions = sessions(engines, model, threads)?;
+    let (began, next) = (Instant::now(), AtomicUsize::new(0));
+    together(sessions, |mut session| {
+        // A sleep may else be longer by 50 microseconds.
+        rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
+        let mut late = Vec::new();
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&at) = due.get(place) else { return Ok(late) };
+            thread::sleep(at.saturating_sub(began.elapsed()));
+            run(&mut *session, &model.questions[place % model.questions.len()], &[])?;
+            late.push(began.elapsed().saturating_sub(at).as_secs_f64());
+        }
+    })
+}
+
+fn sessions(engines: &Engines, model: &Model, count: usize) -> Result<Vec<Box<dyn Session>>> {
     let mut sessions = vec![engines.load(&model.file)?];
-    for _ in 1..threads {
+    for _ in 1..count {
         let another = sessions[0].another(&model.file);
         sessions.push(another.or_else(|_| engines.load(&model.file))?);
     }
-    let began = Instant::now();
-    let calls = thread::scope(|scope| {
-        let each = sessions.into_iter().map(|session| scope.spawn(|| calls(session, model, time)));
+    Ok(sessions)
+}
+
+/// What each session measures, on a thread of its own.
+fn together(
+    sessions: Vec<Box<dyn Session>>,
+    measure: impl Fn(Box<dyn Session>) -> Result<Vec<f64>> + Sync,
+) -> Result<Vec<f64>> {
+    thread::scope(|scope| {
+        let each = sessions.into_iter().map(|session| scope.spawn(|| measure(session)));
         let each: Vec<_> = each.collect();
         let joined = each.into_iter().map(|thread| thread.join().ok().context("a thread ended")?);
-        joined.collect::<Result<Vec<Vec<f64>>>>()
-    })?;
-    let took = began.elapsed();
-    let mut calls: Vec<f64> = calls.into_iter().flatten().collect();
-    Ok(Alone { per_second: per_second(calls.len(), took), call: median(&mut calls) })
+        Ok(joined.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    })
 }
 
 fn calls(mut session: Box<dyn Session>, model: &Model, time: Duration) -> Result<Vec<f64>> {

@@ -62,7 +62,8 @@ pub(super) fn paced(
     sent
 }
 
-fn arrivals(pace: Pace, rate: f64, time: Duration) -> Vec<Duration> {
+/// When requests at a pace are due.
+pub(super) fn arrivals(pace: Pace, rate: f64, time: Duration) -> Vec<Duration> {
     let mut random = Random(3);
     let mut at = LEAD.as_secs_f64();
     let mut due = Vec::new();

@@ -141,6 +141,11 @@ impl Failure {
         self
     }
 
+    /// Whether a field of this name is what is wrong.
+    pub(crate) fn is_about(&self, field: &str) -> bool {
+        self.0.field.as_deref() == Some(field)
+    }
+
     pub(crate) fn request(mut self, id: Option<String>) -> Self {
         self.0.request = id;
         self

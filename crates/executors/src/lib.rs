@@ -27,7 +27,9 @@ pub mod shim;
 pub mod slurm;
 
 pub use check::MOST_RANKS;
-pub use kubernetes::{KubernetesExecutor, KubernetesSettings, Toleration, Volume};
+pub use kubernetes::{
+    ClusterObject, KubernetesExecutor, KubernetesSettings, Toleration, Volume, annotate,
+};
 pub use local::LocalExecutor;
 pub use ray::{RayExecutor, RaySettings};
 pub use seam::{

@@ -1,6 +1,6 @@
 //! The seam: what every executor can do, and what it may count on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -75,11 +75,26 @@ pub struct Launch {
     /// Put into the environment as well, and never shown or written where others could read it.
     pub secrets: BTreeMap<String, Secret>,
     pub ranks: Vec<RankPlace>,
+    /// Whether a rank sees all GPUs that the ranks of its node have, in one order, so that its number there
+    /// picks one of them; its own alone otherwise. See [`Executor::keeps_gpus_apart`].
+    pub shares_gpus: bool,
     pub limits: Limits,
     /// How long it has between being told to end and being killed.
     pub grace: Duration,
     /// How many seconds after the first rank's failure the others are ended.
     pub gang_grace: Duration,
+}
+
+impl Launch {
+    /// The GPUs of its node that a rank sees, in their order.
+    pub(crate) fn seen_by(&self, rank: &RankPlace) -> Vec<u8> {
+        if !self.shares_gpus {
+            return rank.gpus.clone();
+        }
+        let beside = self.ranks.iter().filter(|other| other.node == rank.node);
+        let all: BTreeSet<u8> = beside.flat_map(|other| &other.gpus).copied().collect();
+        all.into_iter().collect()
+    }
 }
 
 /// What can be said to a running attempt.
@@ -187,6 +202,12 @@ pub trait Executor: fmt::Debug + Send + Sync {
     /// addresses of its own; `None` where they have those of their pool.
     fn hosts(&self, _attempt: &AttemptId, _nodes: usize) -> Option<Vec<String>> {
         None
+    }
+
+    /// Whether a rank sees no GPU but its own, whatever a launch asks for: each is alone in a container. Then
+    /// its first one is the first there is, whatever its number on its node.
+    fn keeps_gpus_apart(&self) -> bool {
+        false
     }
 
     /// Starts an attempt, or finds the one that is there. Returns once it will be found again whatever

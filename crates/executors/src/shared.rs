@@ -13,7 +13,7 @@ use falaj_base::Secret;
 use zeroize::Zeroizing;
 
 use crate::plain;
-use crate::{End, RankEnd};
+use crate::{End, RankEnd, Usage};
 
 /// By the engine's script, at the end.
 pub(crate) const EXIT: &str = "exit";
@@ -116,6 +116,30 @@ pub(crate) fn number(path: &Path) -> io::Result<Option<u64>> {
     Ok(bytes.and_then(|bytes| String::from_utf8_lossy(&bytes).trim().parse().ok()))
 }
 
+/// What the ranks of an attempt use, as those who follow them write it: thousandths of a second of CPU, bytes of
+/// memory now and at most, bytes read and written. `None` as long as nobody has written anything.
+pub(crate) fn usage(folder: &Path, ranks: u32) -> io::Result<Option<Usage>> {
+    let mut all: Option<Usage> = None;
+    // The number of ranks stands where the job can write too.
+    for rank in 0..ranks.min(u32::try_from(crate::MOST_RANKS).unwrap_or(u32::MAX)) {
+        let Some(bytes) = plain::read(&folder.join(format!("rank-{rank}.usage")), plain::WORD)?
+        else {
+            continue;
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        let numbers: Vec<u64> =
+            text.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
+        let [cpu, memory, peak, read, written] = numbers[..] else { continue };
+        let sum = all.get_or_insert_with(Usage::default);
+        sum.cpu_seconds += Duration::from_millis(cpu).as_secs_f64();
+        sum.memory_bytes = sum.memory_bytes.saturating_add(memory);
+        sum.peak_memory_bytes = sum.peak_memory_bytes.saturating_add(peak);
+        sum.read_bytes = sum.read_bytes.saturating_add(read);
+        sum.written_bytes = sum.written_bytes.saturating_add(written);
+    }
+    Ok(all)
+}
+
 /// Writes down that an attempt is told to stop; the first time counts.
 pub(crate) fn note_stop(folder: &Path) -> io::Result<()> {
     let path = folder.join(STOP);
@@ -193,6 +217,28 @@ mod tests {
 
     fn end(text: &str, stopped: Option<u64>) -> Option<End> {
         Ending::parse(text).map(|ending| ending.end(2, stopped))
+    }
+
+    #[test]
+    fn what_ranks_use_is_added_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |rank: u32, text: &str| {
+            std::fs::write(folder.path().join(format!("rank-{rank}.usage")), text).unwrap();
+        };
+        assert_eq!(usage(folder.path(), 3).unwrap(), None);
+        write(0, "1500 10 20 3 4\n");
+        // Half of it, or something else, is nothing.
+        write(1, "1 2");
+        write(2, "500 1 2 0 18446744073709551615\n");
+        write(3, "9 9 9 9 9");
+        let wanted = Usage {
+            cpu_seconds: 2.0,
+            memory_bytes: 11,
+            peak_memory_bytes: 22,
+            read_bytes: 3,
+            written_bytes: u64::MAX,
+        };
+        assert_eq!(usage(folder.path(), 3).unwrap(), Some(wanted));
     }
 
     #[test]

@@ -39,6 +39,12 @@ impl HalfLife {
         self.seconds / std::f64::consts::LN_2
     }
 
+    /// What is left at `now` of what somebody had used by then.
+    #[must_use]
+    pub fn faded(self, used: f64, then: Millis, now: Millis) -> f64 {
+        if self.is_off() { 0.0 } else { used * self.split(now.saturating_sub(then)).0 }
+    }
+
     /// What is left at `now` of what `held` came to between two moments.
     #[must_use]
     pub fn left_of(self, held: f64, (from, to): (Millis, Millis), now: Millis) -> f64 {
@@ -134,6 +140,10 @@ mod tests {
             let again = half_life.left_of(held, (0, 9 * HOUR), 20 * HOUR);
             assert!(close(again, once.seconds[at]), "{again} {}", once.seconds[at]);
         }
+        let then = half_life.left_of(5.0, (0, 9 * HOUR), 11 * HOUR);
+        let now = half_life.left_of(5.0, (0, 9 * HOUR), 20 * HOUR);
+        assert!(close(half_life.faded(then, 11 * HOUR, 20 * HOUR), now));
+        assert!(close(HalfLife::of(0).faded(then, 0, HOUR), 0.0));
         assert!(close(half_life.left_of(5.0, (3, 3), 9), 0.0));
         assert!(close(HalfLife::of(0).left_of(5.0, (0, HOUR), HOUR), 0.0));
     }

@@ -97,7 +97,9 @@ impl Services {
             places: places.clone(),
             authenticator: Some(authenticator.clone()),
         };
-        let training = Training::open(config.training.clone(), floor, keys.home(), data_dir)?;
+        let installation = audit.verifier_key().name().to_owned();
+        let training =
+            Training::open(config.training.clone(), floor, keys.home(), data_dir, &installation)?;
         Ok(Self {
             places,
             training,

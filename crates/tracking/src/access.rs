@@ -29,7 +29,7 @@ impl Tracking {
         action: &'static Action,
     ) -> Result<Experiment> {
         let project = call.place.id;
-        let found = self.db().read(move |tx| experiments::find(tx, project, id)).await?;
+        let found = self.db().glance(move |tx| experiments::find(tx, project, id)).await?;
         let found = match found {
             None if id == ExperimentId::DEFAULT => Some(self.make_default(call).await?),
             found => found,
@@ -79,7 +79,7 @@ impl Tracking {
         if let Some(address) = self.0.homes.get(run) {
             return Ok(Some(address));
         }
-        let found = self.db().read(move |tx| runs::address(tx, run)).await?;
+        let found = self.db().glance(move |tx| runs::address(tx, run)).await?;
         if let Some(address) = found {
             self.0.homes.remember(run, address);
         }

@@ -374,6 +374,17 @@ impl TrainingConfig {
             if let Some((what, text)) = pool.lacks() {
                 return bad(field(what), text);
             }
+            let meets = |other: &&PoolConfig| {
+                let both = pool.kubernetes.as_ref().zip(other.kubernetes.as_ref());
+                both.is_some_and(|(one, other)| one.meets(other))
+            };
+            if let Some(other) = self.pool[..place].iter().find(meets) {
+                let text = format!(
+                    "is that of pool `{}` too, which may be in the same namespace; each needs its own",
+                    other.name
+                );
+                return bad(field("kubernetes.owner"), text);
+            }
             let nodes =
                 pool.node.iter().fold(0u32, |sum, node| sum.saturating_add(node.count.max(1)));
             if let Some((what, text)) = pool.autoscale.as_ref().and_then(|it| it.lacks(nodes)) {
@@ -439,5 +450,20 @@ mod tests {
         assert_eq!(check(r#""tenants": ["a"],"#).unwrap_err(), folder);
         assert_eq!(check(r#""tenants": ["a"], "folder": "shared","#).unwrap_err(), folder);
         check(r#""tenants": [], "folder": "/shared","#).unwrap();
+    }
+
+    #[test]
+    fn two_pools_do_not_take_each_others_jobs() {
+        let pool = |name: &str, owner: &str| -> PoolConfig {
+            let text = format!(
+                r#"{{"name": "{name}", "kind": "kubernetes", "tenants": [], "kubernetes": {{"owner": "{owner}"}},
+                    "node": [{{"name": "a", "cpu": 1.0, "memory": "1GiB"}}]}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let check = |pool| TrainingConfig { pool, ..TrainingConfig::default() }.check();
+        check(vec![pool("a", "x"), pool("b", "y")]).unwrap();
+        let error = check(vec![pool("a", "x"), pool("b", "x")]).unwrap_err();
+        assert_eq!(error.field(), Some("training.pool[1].kubernetes.owner"));
     }
 }

@@ -81,6 +81,11 @@ pub static MIGRATIONS: &[Migration] = &[
     Migration { version: 8, name: "servers", sql: job::store::SERVERS },
     Migration { version: 10, name: "telemetry", sql: telemetry::store::SCHEMA },
     Migration { version: 11, name: "nodes", sql: autoscale::store::SCHEMA },
+    Migration { version: 12, name: "reclaims", sql: job::store::RECLAIMS },
+    Migration { version: 13, name: "by-project", sql: telemetry::store::BY_PROJECT },
+    Migration { version: 14, name: "used", sql: live::usage::SCHEMA },
+    Migration { version: 15, name: "places", sql: live::inbox::PLACES },
+    Migration { version: 16, name: "removed", sql: autoscale::store::REMOVED },
 ];
 
 /// What the domain stands on.
@@ -145,14 +150,15 @@ impl fmt::Debug for Training {
 
 impl Training {
     /// With the pools of the configuration. What executors keep goes below `data_dir`; `home` is the
-    /// zone of the platform itself.
+    /// zone of the platform itself, `installation` the id that all servers of one database have in common.
     pub fn open(
         config: TrainingConfig,
         floor: Floor,
         home: &Name,
         data_dir: &Path,
+        installation: &str,
     ) -> Result<Self> {
-        let pools = pool::from_config(&config, home, data_dir)?;
+        let pools = pool::from_config(&config, home, (data_dir, installation))?;
         Ok(Self::new(config, floor, pools, data_dir))
     }
 
@@ -314,6 +320,7 @@ pub fn module(training: &Training, places: &Places) -> Module {
         .worker(telemetry::forgetter(training))
         .worker(renew::worker(training))
         .worker(job::delete::worker(training))
+        .worker(job::delete::clearer(training))
         .worker(training.reports().tally().worker("training-reports"))
 }
 

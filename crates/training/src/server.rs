@@ -19,15 +19,21 @@ pub(crate) fn id_in(folder: &Path) -> Result<String> {
     }
     fs::create_dir_all(folder).map_err(Error::internal)?;
     let id = Uuid::now_v7().simple().to_string();
-    let part = path.with_extension("part");
+    let part = folder.join(format!("{FILE}.{id}"));
     let write = || -> std::io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&part)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&part)?;
         file.write_all(id.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&part, &path)
+        // Of several who do this at the same time one succeeds, and the others take what it wrote.
+        match fs::hard_link(&part, &path) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                fs::rename(&part, &path)
+            }
+            _ => fs::remove_file(&part),
+        }
     };
     write().map_err(Error::internal)?;
-    Ok(id)
+    read(&path)?.ok_or_else(|| Error::internal(format!("{} is empty", path.display())))
 }
 
 fn read(path: &Path) -> Result<Option<String>> {
@@ -48,5 +54,23 @@ mod tests {
         let first = id_in(&one.path().join("below")).unwrap();
         assert_eq!(id_in(&one.path().join("below")).unwrap(), first);
         assert_ne!(id_in(two.path()).unwrap(), first);
+    }
+
+    #[test]
+    fn those_who_ask_at_the_same_time_have_the_same() {
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let (folder, together) = (folder.path(), std::sync::Barrier::new(8));
+            let ask = || {
+                together.wait();
+                id_in(folder).unwrap()
+            };
+            let found: Vec<String> = std::thread::scope(|scope| {
+                let asking: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+                asking.into_iter().map(|it| it.join().unwrap()).collect()
+            });
+            assert!(found.iter().all(|id| *id == found[0]), "{found:?}");
+            assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing is left over");
+        }
     }
 }

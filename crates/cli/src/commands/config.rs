@@ -47,6 +47,7 @@ impl Config {
             }
             Commands::Check => {
                 let loaded = ctx.load_config(Vec::new())?;
+                loaded.value.check()?;
                 let file = loaded.file.as_ref().map(|path| path.display().to_string());
                 let sentence = file.as_ref().map_or_else(
                     || "no file; the defaults and the environment are valid".to_owned(),

@@ -403,7 +403,7 @@ async fn show(
     }
 }
 
-/// Shows the output of a task as it comes, start by start, until the task is over.
+/// Shows the output of a task as it comes, start by start from the first, until the task is over.
 pub(super) async fn follow(
     client: &Client,
     place: &InProject,
@@ -412,8 +412,25 @@ pub(super) async fn follow(
 ) -> Result<()> {
     let (mut attempt, mut offset) = (None, 0);
     loop {
-        let found = piece(client, place, job, whom, (attempt, offset), Some(WAIT)).await?;
+        let found = match piece(client, place, job, whom, (attempt, offset), Some(WAIT)).await {
+            // An earlier start of an elastic job may have had fewer ranks.
+            Err(failure) if failure.is_about("rank") => {
+                if !has_more(client, place, job, whom, attempt).await? {
+                    return Err(failure);
+                }
+                (attempt, offset) = (attempt.map(|number| number + 1), 0);
+                continue;
+            }
+            found => found?,
+        };
+        if attempt.is_none() && found.attempt > 1 {
+            attempt = Some(1);
+            continue;
+        }
         if !found.bytes.is_empty() {
+            if offset == 0 && found.attempt > 1 {
+                tell(&format!("start {}", found.attempt));
+            }
             tell_gap(offset, found.start);
             offset = found.start.max(offset) + found.bytes.len() as u64;
         }
@@ -427,13 +444,25 @@ pub(super) async fn follow(
         // This start is over; there may be another.
         let last = piece(client, place, job, whom, (None, 1 << 60), None).await?;
         if last.attempt > found.attempt {
-            (attempt, offset) = (Some(last.attempt), 0);
+            (attempt, offset) = (Some(found.attempt + 1), 0);
         } else if last.over {
             return Ok(());
         } else {
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+/// Whether there are starts after this one.
+async fn has_more(
+    client: &Client,
+    place: &InProject,
+    job: &str,
+    whom: (u32, u32),
+    attempt: Option<u32>,
+) -> Result<bool> {
+    let Some(attempt) = attempt else { return Ok(false) };
+    Ok(piece(client, place, job, whom, (None, 1 << 60), None).await?.attempt > attempt)
 }
 
 fn print(bytes: &[u8]) -> Result<()> {
@@ -468,9 +497,13 @@ fn tame(bytes: &[u8]) -> Vec<u8> {
 /// Tells that a part of an output is not there any more.
 fn tell_gap(expected: u64, start: u64) {
     if start > expected {
-        let text = format!("falaj: {} bytes of the output were not kept\n", start - expected);
-        let _ = std::io::stderr().write_all(text.as_bytes());
+        tell(&format!("{} bytes of the output were not kept", start - expected));
     }
+}
+
+/// Says something beside the output.
+fn tell(text: &str) {
+    let _ = std::io::stderr().write_all(format!("falaj: {text}\n").as_bytes());
 }
 
 fn is_over(state: &str) -> bool {

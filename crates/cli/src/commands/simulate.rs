@@ -29,7 +29,8 @@ const DAY: f64 = 86_400_000.0;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   falaj simulate jobs.csv.gz --policy all --plot jobs.svg
-  falaj simulate jobs.csv --policy tiresias --policy falaj --nodes 16 --from-day 14")]
+  falaj simulate jobs.csv --policy tiresias --policy falaj --nodes 16 --from-day 14
+  falaj simulate jobs.csv --half-life 7d")]
 pub(crate) struct Simulate {
     /// The trace.
     #[arg(value_name = "FILE")]
@@ -54,6 +55,9 @@ pub(crate) struct Simulate {
     /// What a GPU costs for an hour.
     #[arg(long, value_name = "PRICE", default_value_t = 2.0)]
     gpu_hour: f64,
+    /// Let tenants share everything by what they have and have had, of which half is forgotten in this time.
+    #[arg(long, value_name = "DURATION")]
+    half_life: Option<falaj_base::HumanDuration>,
     /// Only jobs submitted from this day of the trace on.
     #[arg(long, value_name = "DAY", default_value_t = 0.0)]
     from_day: f64,
@@ -90,6 +94,9 @@ impl Simulate {
             round: self.round * 1000,
             lost: self.lost * 1000,
             price: self.gpu_hour,
+            half_life: self
+                .half_life
+                .map_or(0, |it| u64::try_from(it.get().as_millis()).unwrap_or(u64::MAX)),
         };
         ctx.output.say(&format!(
             "{} jobs of {} tenants on {} nodes of {} GPUs",

@@ -3,14 +3,15 @@
 use std::fmt;
 use std::future::Future;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::AsyncBufRead;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{
-    AttachParams, DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams,
-    PropagationPolicy,
+    ApiResource, AttachParams, DeleteParams, DynamicObject, GroupVersionKind, ListParams,
+    LogParams, Patch, PatchParams, PostParams, PropagationPolicy, WatchParams,
 };
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api as Objects, Client, Config, Resource};
@@ -21,6 +22,7 @@ use tokio::runtime::Runtime;
 
 use super::names;
 use super::settings::KubernetesSettings;
+use super::watch::{self, Watch};
 use crate::ExecutorError;
 
 const LONGEST: Duration = Duration::from_secs(20);
@@ -30,6 +32,10 @@ const COMMAND: Duration = Duration::from_secs(5);
 /// How many objects are asked for at a time, and how often: more than that are not ours to watch.
 const PAGE: u32 = 500;
 const PAGES: usize = 400;
+/// How long it may take until all of them are here.
+const LISTED_WITHIN: Duration = Duration::from_secs(30);
+/// How long it may take to hear what pods use: others wait for that.
+const METERED_WITHIN: Duration = Duration::from_secs(5);
 /// The most of an answer that is repeated in an error.
 const SHOWN: usize = 500;
 
@@ -37,6 +43,8 @@ pub(super) struct Api {
     /// A thread of its own: callers may wait in threads that belong to another runtime.
     runtime: Option<Runtime>,
     client: Client,
+    /// For answers that go on for minutes.
+    patient: Client,
     namespace: String,
 }
 
@@ -61,9 +69,10 @@ pub(super) enum Fault {
 impl From<Fault> for ExecutorError {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Absent(text) | Fault::Never(text) => Self::Refused(text),
+            Fault::Never(text) => Self::Refused(text),
             Fault::Present => Self::Away("Kubernetes: there is one of that name".to_owned()),
-            Fault::Away(text) => Self::Away(text),
+            // Where something is made, it is the namespace that is not there: an affair of the pool.
+            Fault::Absent(text) | Fault::Away(text) => Self::Away(text),
         }
     }
 }
@@ -99,11 +108,13 @@ impl Api {
         config.proxy_url = None;
         let namespace =
             settings.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client = {
+        let (client, patient) = {
             let _inside = runtime.enter();
-            Client::try_from(config).map_err(|error| away(&error))?
+            let client = Client::try_from(config.clone()).map_err(|error| away(&error))?;
+            config.read_timeout = None;
+            (client, Client::try_from(config).map_err(|error| away(&error))?)
         };
-        Ok(Self { runtime: Some(runtime), client, namespace })
+        Ok(Self { runtime: Some(runtime), client, patient, namespace })
     }
 
     fn of<K>(&self) -> Objects<K>
@@ -203,10 +214,12 @@ impl Api {
         K::DynamicType: Default,
     {
         let objects = self.of::<K>();
+        let until = Instant::now() + LISTED_WITHIN;
         let mut params = ListParams::default().labels(labels).limit(PAGE);
         let mut all = Vec::new();
         for _ in 0..PAGES {
-            let page = self.ask(objects.list(&params))?;
+            let left = until.saturating_duration_since(Instant::now()).min(LONGEST);
+            let page = self.within(left, objects.list(&params))?.map_err(|error| fault(&error))?;
             all.extend(page.items);
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
@@ -214,6 +227,39 @@ impl Api {
             }
         }
         Err(Fault::Away(format!("Kubernetes: more than {} objects", PAGES * PAGE as usize)))
+    }
+
+    /// What pods with these labels use, if the cluster knows.
+    pub(super) fn metrics(&self, labels: &str) -> Result<Vec<DynamicObject>, Fault> {
+        let kind = GroupVersionKind::gvk("metrics.k8s.io", "v1beta1", "PodMetrics");
+        let kind = ApiResource::from_gvk_with_plural(&kind, "pods");
+        let client = self.client.clone();
+        let objects: Objects<DynamicObject> =
+            Objects::namespaced_with(client, &self.namespace, &kind);
+        let params = ListParams::default().labels(labels);
+        let listed = self.within(METERED_WITHIN, objects.list(&params))?;
+        listed.map(|list| list.items).map_err(|error| fault(&error))
+    }
+
+    /// Has changes of everything with these labels told, for as long as this is there.
+    pub(super) fn watch<K>(&self, labels: &str, watch: Arc<Watch>)
+    where
+        K: Resource<Scope = NamespaceResourceScope>
+            + DeserializeOwned
+            + Clone
+            + fmt::Debug
+            + Send
+            + Sync
+            + 'static,
+        K::DynamicType: Default,
+    {
+        let Some(runtime) = &self.runtime else { return };
+        let objects: Objects<K> = Objects::namespaced(self.patient.clone(), &self.namespace);
+        let params = WatchParams::default().labels(labels).timeout(watch::TURN);
+        runtime.spawn(async move {
+            // From how things are: what changed before is asked for in any case.
+            watch::follow(watch, || objects.watch_metadata(&params, "")).await;
+        });
     }
 
     /// The output of a container so far, each line with its time before it.
@@ -261,7 +307,7 @@ impl Drop for Api {
     }
 }
 
-async fn config(settings: &KubernetesSettings) -> Result<Config, ExecutorError> {
+pub(super) async fn config(settings: &KubernetesSettings) -> Result<Config, ExecutorError> {
     let refused = |text: String| ExecutorError::Refused(format!("kubeconfig: {text}"));
     let Some(path) = &settings.kubeconfig else {
         return Config::incluster().map_err(|error| {
@@ -277,7 +323,7 @@ async fn config(settings: &KubernetesSettings) -> Result<Config, ExecutorError> 
         .map_err(|error| refused(format!("`{}`: {}", shown(path), innermost(&error))))
 }
 
-fn innermost(error: &dyn std::error::Error) -> String {
+pub(super) fn innermost(error: &dyn std::error::Error) -> String {
     let mut source = error;
     while let Some(next) = source.source() {
         source = next;
@@ -329,7 +375,7 @@ mod tests {
                 "pods \"a\" is forbidden: violates PodSecurity \"restricted\"",
                 true,
             ),
-            (404, "NotFound", "namespaces \"x\" not found", true),
+            (404, "NotFound", "namespaces \"x\" not found", false),
             (403, "Forbidden", "jobs \"a\" is forbidden: exceeded quota: q", false),
             (401, "Unauthorized", "Unauthorized", false),
             (409, "Conflict", "the object has been modified", false),

@@ -1,6 +1,9 @@
 //! Which outputs are copied when, by whom, and from where.
 //!
-//! Must hold: an output is copied by one at a time.
+//! Must hold:
+//! - An output is copied by one at a time.
+//! - A node that does not answer costs little time: what could not be copied is tried again later and later, and who
+//!   copies says until when it may take.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,12 +22,15 @@ use crate::AttemptId;
 /// How often output is copied: soon again where some came, and more and more rarely where none does.
 const SOONEST: Duration = Duration::from_secs(2);
 const LATEST: Duration = Duration::from_secs(20);
+/// The same where it could not be had.
+const LATEST_FAILED: Duration = Duration::from_mins(1);
 /// How old a copy may be that somebody reads.
 const READ: Duration = Duration::from_millis(500);
 /// How many outputs are copied at a time, and at one look.
 const AT_A_TIME: usize = 16;
 const MOST: usize = 256;
-const WITHIN: Duration = Duration::from_secs(15);
+/// How much longer than it may take a copy is waited for: it ends by itself.
+const SPARE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
 pub(super) struct Copies {
@@ -36,7 +42,16 @@ struct Copy {
     source: Source,
     last: Option<Instant>,
     pause: Duration,
+    /// Whether it could not be had the last time.
+    failed: bool,
     busy: bool,
+}
+
+impl Copy {
+    /// Whether it is too early to try again what did not work.
+    fn rests(&self) -> bool {
+        self.failed && self.last.is_some_and(|last| last.elapsed() < self.pause)
+    }
 }
 
 /// Which outputs are meant.
@@ -48,6 +63,15 @@ pub(super) enum Which {
     Of(u32),
     /// All of them, to the end.
     All,
+}
+
+/// What is to be copied.
+struct Taken {
+    sources: Vec<Source>,
+    /// Whether some is left to others, or for later.
+    left: bool,
+    /// Whether some could not be had a moment ago.
+    rests: bool,
 }
 
 impl Copies {
@@ -84,6 +108,7 @@ impl Copies {
                     },
                     last: None,
                     pause: Duration::ZERO,
+                    failed: false,
                     busy: false,
                 }),
             }
@@ -94,30 +119,51 @@ impl Copies {
         self.known().remove(attempt);
     }
 
-    /// Copies some outputs of an attempt; whether all of them are here as far as they go.
-    pub(super) fn copy(&self, api: &Api, attempt: &AttemptId, which: Which) -> Result<bool, Fault> {
-        let Some(due) = self.take(attempt, which) else { return Ok(false) };
-        if due.is_empty() {
-            return Ok(true);
+    /// The ranks that have written something, and where it is copied from.
+    pub(super) fn sources(&self, attempt: &AttemptId) -> Vec<Source> {
+        let known = self.known();
+        known.get(attempt).into_iter().flatten().map(|copy| copy.source.clone()).collect()
+    }
+
+    /// Copies some outputs of an attempt, for so long at most; whether all of them are here as far as they go. What
+    /// cannot be had, or could not a moment ago, is a fault.
+    pub(super) fn copy(
+        &self,
+        api: &Api,
+        attempt: &AttemptId,
+        which: Which,
+        within: Duration,
+    ) -> Result<bool, Fault> {
+        if within.is_zero() {
+            return Ok(false);
         }
-        let ranks: Vec<u32> = due.iter().map(|source| source.rank).collect();
-        let copied = stream::iter(due)
-            .map(|source| one(api, source, which == Which::All))
+        let Taken { sources, left, rests } = self.take(attempt, which);
+        let rests = || {
+            let text = "Kubernetes: its output could not be read a moment ago".to_owned();
+            if rests { Err(Fault::Away(text)) } else { Ok(()) }
+        };
+        if sources.is_empty() {
+            return rests().map(|()| !left);
+        }
+        let ranks: Vec<u32> = sources.iter().map(|source| source.rank).collect();
+        let until = tokio::time::Instant::now() + within;
+        let copied = stream::iter(sources)
+            .map(|source| one(api, source, which == Which::All, until))
             .buffer_unordered(AT_A_TIME)
             .collect::<Vec<_>>();
-        let copied = api.within(WITHIN, copied);
+        let copied = api.within(within + SPARE, copied);
         self.give_back(attempt, &ranks, copied.as_deref().unwrap_or_default());
-        let mut whole = true;
+        let mut whole = !left;
         for (_, outcome, _) in copied? {
             whole &= outcome? == Copied::All;
         }
-        Ok(whole)
+        rests().map(|()| whole)
     }
 
-    /// What is to be copied, taken; `None` if somebody else copies some of it.
-    fn take(&self, attempt: &AttemptId, which: Which) -> Option<Vec<Source>> {
+    fn take(&self, attempt: &AttemptId, which: Which) -> Taken {
+        let mut taken = Taken { sources: Vec::new(), left: false, rests: false };
         let mut known = self.known();
-        let Some(copies) = known.get_mut(attempt) else { return Some(Vec::new()) };
+        let Some(copies) = known.get_mut(attempt) else { return taken };
         let is_due = |copy: &Copy| match which {
             Which::Due => copy.last.is_none_or(|last| last.elapsed() >= copy.pause),
             Which::Of(rank) => {
@@ -125,16 +171,17 @@ impl Copies {
             }
             Which::All => true,
         };
-        if which == Which::All && copies.iter().any(|copy| copy.busy) {
-            return None;
-        }
         let most = if which == Which::All { usize::MAX } else { MOST };
-        let mut taken = Vec::new();
-        for copy in copies.iter_mut().filter(|copy| !copy.busy && is_due(copy)).take(most) {
+        for copy in copies.iter_mut().filter(|copy| is_due(copy)) {
+            taken.rests |= copy.rests();
+            if copy.busy || copy.rests() || taken.sources.len() >= most {
+                taken.left = true;
+                continue;
+            }
             copy.busy = true;
-            taken.push(copy.source.clone());
+            taken.sources.push(copy.source.clone());
         }
-        Some(taken)
+        taken
     }
 
     fn give_back(
@@ -146,22 +193,83 @@ impl Copies {
         let mut known = self.known();
         let copies = known.get_mut(attempt).map(Vec::as_mut_slice).unwrap_or_default();
         for copy in copies.iter_mut().filter(|copy| ranks.contains(&copy.source.rank)) {
+            let outcome = outcomes.iter().find(|(rank, ..)| *rank == copy.source.rank);
             copy.busy = false;
             copy.last = Some(Instant::now());
-            let grew = outcomes.iter().any(|(rank, _, grew)| *rank == copy.source.rank && *grew);
-            copy.pause = if grew { SOONEST } else { (copy.pause * 2).clamp(SOONEST, LATEST) };
+            // One of which nothing is told took too long.
+            copy.failed = outcome.is_none_or(|(_, outcome, _)| outcome.is_err());
+            let latest = if copy.failed { LATEST_FAILED } else { LATEST };
+            let grew = outcome.is_some_and(|(.., grew)| *grew);
+            copy.pause = if grew { SOONEST } else { (copy.pause * 2).clamp(SOONEST, latest) };
         }
     }
 }
 
 /// Copies one output; whether some came.
-async fn one(api: &Api, source: Source, all: bool) -> (u32, Result<Copied, Fault>, bool) {
+async fn one(
+    api: &Api,
+    source: Source,
+    all: bool,
+    until: tokio::time::Instant,
+) -> (u32, Result<Copied, Fault>, bool) {
     let length = || logs::length(&source).unwrap_or(0);
     let before = length();
-    let mut outcome = logs::copy(api, &source).await;
-    while all && matches!(outcome, Ok(Copied::Part)) {
-        outcome = logs::copy(api, &source).await;
+    let mut outcome = logs::copy(api, &source, until).await;
+    while all && matches!(outcome, Ok(Copied::Part)) && tokio::time::Instant::now() < until {
+        outcome = logs::copy(api, &source, until).await;
     }
     let grew = length() != before;
     (source.rank, outcome, grew)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copies(attempt: &AttemptId) -> Copies {
+        let source = |rank: u32| Source {
+            folder: "/nowhere".into(),
+            rank,
+            pod: format!("pod-{rank}"),
+            container: "rank-0".to_owned(),
+            ended: false,
+            keep: 1,
+        };
+        let of = |rank| Copy {
+            source: source(rank),
+            last: None,
+            pause: Duration::ZERO,
+            failed: false,
+            busy: false,
+        };
+        let copies = Copies::default();
+        copies.known().insert(attempt.clone(), vec![of(0), of(1)]);
+        copies
+    }
+
+    fn ranks(taken: &Taken) -> Vec<u32> {
+        taken.sources.iter().map(|source| source.rank).collect()
+    }
+
+    #[test]
+    fn what_could_not_be_had_rests_and_holds_nobody_up() {
+        let attempt = AttemptId::new("job-1").unwrap();
+        let copies = copies(&attempt);
+        let all = copies.take(&attempt, Which::All);
+        assert_eq!((ranks(&all), all.left, all.rests), (vec![0, 1], false, false));
+        // Somebody copies them: whoever needs them all has not got them.
+        let none = copies.take(&attempt, Which::All);
+        assert_eq!((ranks(&none), none.left, none.rests), (vec![], true, false));
+        // The first came, of the second nothing was heard in time.
+        copies.give_back(&attempt, &[0, 1], &[(0, Ok(Copied::All), true)]);
+        let again = copies.take(&attempt, Which::All);
+        assert_eq!((ranks(&again), again.left, again.rests), (vec![0], true, true));
+        copies.give_back(&attempt, &[0], &[(0, Ok(Copied::All), true)]);
+        let pause = |copies: &Copies| copies.known()[&attempt][1].pause;
+        assert_eq!(pause(&copies), SOONEST);
+        for _ in 0..10 {
+            copies.give_back(&attempt, &[1], &[]);
+        }
+        assert_eq!(pause(&copies), LATEST_FAILED);
+    }
 }

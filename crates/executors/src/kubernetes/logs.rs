@@ -14,6 +14,7 @@ use std::pin::pin;
 use futures::{AsyncBufRead, AsyncBufReadExt};
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, timeout_at};
 
 use super::api::{Api, Fault};
 use crate::shim::logs::bound;
@@ -26,6 +27,8 @@ const LONGEST_TIME: usize = 64;
 /// How far lines may be out of order: those of both streams are written side by side.
 const APART: i64 = 2_000_000_000;
 const SECOND: i64 = 1_000_000_000;
+/// The most of an answer that is repeated.
+const SHOWN: usize = 200;
 
 /// How far a copy has come. Kept in a file: the names are kept.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -199,25 +202,32 @@ pub(super) enum Copied {
     Part,
 }
 
-/// Copies what is new.
-pub(super) async fn copy(api: &Api, source: &Source) -> Result<Copied, Fault> {
+/// Copies what is new, as far as that goes until then.
+pub(super) async fn copy(api: &Api, source: &Source, until: Instant) -> Result<Copied, Fault> {
     let failed = |error: io::Error| Fault::Away(format!("{}: {error}", source.folder.display()));
     let at = Position::read(&source.folder, source.rank).map_err(failed)?;
     if at.done {
         return Ok(Copied::All);
     }
-    let log = match api.log(&source.pod, &source.container, at.since()).await {
+    let slow = || Fault::Away(format!("Kubernetes: the log of {} does not come", source.pod));
+    let log = api.log(&source.pod, &source.container, at.since());
+    let log = match timeout_at(until, log).await.map_err(|_| slow())? {
         Ok(log) => log,
         Err(Fault::Away(text)) => return Err(Fault::Away(text)),
         // Not started yet, or gone.
         Err(_) if !source.ended => return Ok(Copied::All),
         Err(fault) => return give_up(source, fault).map_err(failed),
     };
-    let read = take(log, source, at).await;
+    let read = take(log, source, at, until).await;
     read.map_err(|error| Fault::Away(format!("Kubernetes: log of {}: {error}", source.pod)))
 }
 
-async fn take(log: impl AsyncBufRead, source: &Source, at: Position) -> io::Result<Copied> {
+async fn take(
+    log: impl AsyncBufRead,
+    source: &Source,
+    at: Position,
+    until: Instant,
+) -> io::Result<Copied> {
     let mut log = pin!(log);
     let path = source.folder.join(folder::log_name(source.rank));
     let mut file = plain::open_to_add(&path, b"")?;
@@ -227,14 +237,33 @@ async fn take(log: impl AsyncBufRead, source: &Source, at: Position) -> io::Resu
     let begun = at.length;
     let mut reader = Reader::new(at);
     let mut new = Vec::new();
-    let mut outcome = Copied::All;
+    let mut outcome = Ok(Copied::All);
     loop {
-        let bytes = log.fill_buf().await?;
+        let bytes = match timeout_at(until, log.fill_buf()).await {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(error)) => {
+                outcome = Err(error);
+                break;
+            }
+            // What came is kept, so that the rest comes however slow it is.
+            Err(_) if reader.at.length > begun => {
+                outcome = Ok(Copied::Part);
+                break;
+            }
+            Err(_) => {
+                outcome = Err(io::Error::other("it does not come"));
+                break;
+            }
+        };
         let length = bytes.len();
         let is_log = reader.feed(bytes, &mut new);
+        if !is_log {
+            // Words of the node's own: the log is being turned over, or is gone.
+            outcome = Err(io::Error::other(said(bytes)));
+        }
         if std::mem::take(&mut reader.gap) {
             let text =
-                b"\nfalaj: some output is not here: the node had dropped it before it was copied\n";
+                b"\nfalaj: some output may be missing here: the node did not have its last lines any more\n";
             file.write_all(text)?;
             reader.at.length += text.len() as u64;
         }
@@ -245,18 +274,24 @@ async fn take(log: impl AsyncBufRead, source: &Source, at: Position) -> io::Resu
         }
         log.as_mut().consume(length);
         if reader.at.length - begun >= MOST {
-            outcome = Copied::Part;
+            outcome = Ok(Copied::Part);
             break;
         }
     }
     if reader.at.length > begun {
         bound(&file, source.keep);
     }
-    reader.at.done = source.ended && outcome == Copied::All;
+    reader.at.done = source.ended && matches!(outcome, Ok(Copied::All));
     if reader.at.length > begun || reader.at.done {
         plain::put(&note(&source.folder, source.rank), &reader.at)?;
     }
-    Ok(outcome)
+    outcome
+}
+
+/// The beginning of an answer, to be repeated.
+fn said(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN)]);
+    text.chars().filter(|c| !c.is_control()).collect()
 }
 
 /// Says that nothing more comes.
@@ -339,6 +374,53 @@ mod tests {
         let log = [line(0, 0, "zero\n"), line(30, 0, "much later\n")].concat();
         let (_, new, gap) = read(&at, &log, 100);
         assert_eq!((new.as_str(), gap), ("much later\n", true));
+    }
+
+    fn source(folder: &Path, ended: bool) -> Source {
+        let (pod, container) = ("pod".to_owned(), "rank-0".to_owned());
+        Source { folder: folder.to_owned(), rank: 0, pod, container, ended, keep: 1 << 20 }
+    }
+
+    /// What a log is copied as, and whether it is then whole.
+    fn taken(folder: &Path, log: impl AsyncBufRead) -> (io::Result<Copied>, String, bool) {
+        let at = Position::read(folder, 0).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let outcome = runtime.block_on(async {
+            let until = Instant::now() + std::time::Duration::from_millis(200);
+            take(log, &source(folder, true), at, until).await
+        });
+        let copy = std::fs::read_to_string(folder.join("rank-0.log")).unwrap();
+        (outcome, copy, Position::read(folder, 0).unwrap().done)
+    }
+
+    #[test]
+    fn words_of_a_node_are_no_end_of_a_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = "failed to try resolving symlinks in path \"/var/log/pods/x\"\n";
+        let log = [line(1, 0, "one\n"), node.to_owned()].concat();
+        let (outcome, copy, done) = taken(folder.path(), log.as_bytes());
+        assert!(outcome.unwrap_err().to_string().contains("symlinks"));
+        assert_eq!((copy.as_str(), done), ("one\n", false));
+        // The rest comes when it can be had.
+        let log = [line(1, 0, "one\n"), line(2, 0, "two\n")].concat();
+        let (outcome, copy, done) = taken(folder.path(), log.as_bytes());
+        assert_eq!((outcome.unwrap(), copy.as_str(), done), (Copied::All, "one\ntwo\n", true));
+    }
+
+    #[test]
+    fn what_came_of_a_slow_log_is_kept() {
+        use futures::{AsyncReadExt, StreamExt, TryStreamExt, stream};
+        let folder = tempfile::tempdir().unwrap();
+        let slow = |text: String| {
+            let never = stream::pending::<io::Result<Vec<u8>>>();
+            let some = stream::iter([Ok(text.into_bytes())]).chain(never);
+            futures::io::BufReader::new(some.into_async_read().take(u64::MAX))
+        };
+        let (outcome, copy, done) = taken(folder.path(), slow(line(1, 0, "one\n")));
+        assert_eq!((outcome.unwrap(), copy.as_str(), done), (Copied::Part, "one\n", false));
+        let (outcome, copy, done) = taken(folder.path(), slow(line(1, 0, "one\n")));
+        assert!(outcome.is_err());
+        assert_eq!((copy.as_str(), done), ("one\n", false));
     }
 
     #[test]

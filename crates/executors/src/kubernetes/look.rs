@@ -74,6 +74,11 @@ pub(super) fn kept(job: &Job) -> Option<Kept> {
         .then_some(kept)
 }
 
+/// Whether everything is there which its pods need: whoever made it did not die before that.
+pub(super) fn is_whole(job: &Job) -> bool {
+    written(&job.metadata, names::WHOLE).is_some()
+}
+
 pub(super) fn cause(job: &Job) -> Option<Cause> {
     serde_json::from_str(written(&job.metadata, names::CAUSE)?).ok()
 }

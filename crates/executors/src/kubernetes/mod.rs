@@ -10,6 +10,9 @@
 //!
 //! Must hold:
 //! - A job's name is made of its attempt's, and the cluster takes a name once.
+//! - The job is made first, and everything else belongs to it: whatever happens to this process, it goes with the job.
+//!   One that is not whole yet, because somebody died in between, is made whole by the next launch; if none comes,
+//!   it is removed.
 //! - Why an attempt ends is written down, in its folder and on its job, before anything is done about it.
 //! - The truth about an end is what became of its containers. What is gone without that is lost.
 //! - Secrets are in an object of the cluster that goes with the job, and is removed as soon as it has ended.
@@ -20,25 +23,30 @@
 //! another server made it, gets one.
 
 mod act;
+mod annotate;
 mod api;
 mod copies;
+mod known;
 mod logs;
 mod look;
+mod make;
 mod names;
 mod objects;
 mod settings;
 mod state;
 #[cfg(test)]
 mod tests;
+mod usage;
+mod watch;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Pod, Secret, Service};
+use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 
 use crate::ends::{END, Ends};
@@ -48,12 +56,17 @@ use crate::seam::{
 };
 use crate::shared::{self, Ending};
 use crate::{End, plain, shim};
+pub use annotate::{ClusterObject, annotate};
 use api::{Api, Fault};
 use copies::{Copies, Which};
+use known::{FRESH, Known};
 use look::Lists;
+pub use names::owner;
 use objects::Kept;
 pub use settings::{KubernetesSettings, Toleration, Volume};
 use state::{Cause, Seen, Table, Verdict, Why};
+use usage::Meters;
+use watch::Watch;
 
 const LAUNCH: &str = "launch.json";
 /// The cluster has taken it.
@@ -61,13 +74,17 @@ const SUBMITTED: &str = "submitted";
 const CAUSE: &str = "cause.json";
 /// When it was to be killed: milliseconds since 1970.
 const KILL: &str = "kill";
+/// The nodes that were seen to have ended by themselves.
+const SETTLED: &str = "settled.json";
 const ENGINE: &str = "kubernetes";
 
-/// How soon the cluster is asked again how things are.
-const FRESH: Duration = Duration::from_millis(400);
 /// How long the output of what has ended may be out of reach before its end is told without.
 const OUTPUT_WITHIN: Duration = Duration::from_mins(2);
-/// A wait is never longer: nothing tells us of changes.
+/// How long copying output may take at one look, at all attempts, and for one that somebody asks for.
+const COPIED_WITHIN: Duration = Duration::from_secs(5);
+/// How long a job may be half made before it is taken for left behind.
+const HALF_MADE: Duration = Duration::from_mins(10);
+/// A wait is never longer: there are times to be kept, and not every cluster tells us of changes.
 const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -77,16 +94,11 @@ pub struct KubernetesExecutor {
     api: Api,
     ends: Ends,
     copies: Copies,
+    watch: Arc<Watch>,
+    meters: Meters,
     known: Mutex<Known>,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    /// How often something was changed.
-    changes: u64,
-    lists: Option<(Instant, Arc<Lists>)>,
-    /// When pods were killed, by their names.
-    killed: HashMap<String, Instant>,
+    /// Held by whoever asks for everything, so that others who want the same wait for that.
+    asking: Mutex<()>,
 }
 
 /// What keeps an attempt from being looked at.
@@ -119,49 +131,19 @@ impl KubernetesExecutor {
         let api = Api::new(&settings)?;
         let folder = Folder::open(folder.as_ref())?;
         let ends = Ends::new(ENGINE, "secrets");
-        let (copies, known) = (Copies::default(), Mutex::default());
-        Ok(Self { folder, settings, api, ends, copies, known })
+        let (copies, watch) = (Copies::default(), Arc::default());
+        let (known, asking) = (Mutex::default(), Mutex::default());
+        let meters = Meters::default();
+        Ok(Self { folder, settings, api, ends, copies, watch, meters, known, asking })
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What the cluster says is asked anew from now on.
-    fn has_changed(&self) {
-        let mut known = self.known();
-        known.lists = None;
-        known.changes += 1;
-    }
-
-    /// Jobs and pods as they are, or were a moment ago.
-    fn lists(&self) -> Result<Arc<Lists>, Fault> {
-        let fresh = |at: &Instant| at.elapsed() < FRESH;
-        if let Some((_, lists)) = self.known().lists.as_ref().filter(|(at, _)| fresh(at)) {
-            return Ok(lists.clone());
-        }
-        let (begun, changes) = (Instant::now(), self.known().changes);
-        let labels = format!("{}={}", names::OWNER, self.settings.owner);
-        // Jobs before pods: a pod that a job has counted is then in the later list, since ours are kept until
-        // their end was read.
-        let jobs = self.api.list::<Job>(&labels)?;
-        let pods = self.api.list::<Pod>(&labels)?;
-        let lists = Arc::new(Lists::of(jobs, pods));
-        let mut known = self.known();
-        // What was changed meanwhile may not be in it: to whoever asks next it would be missing.
-        if known.changes == changes {
-            known.lists = Some((begun, lists.clone()));
-        }
-        Ok(lists)
-    }
-
-    /// Gives jobs of ours a folder that have none here.
+    /// Gives jobs of ours a folder that have none here; whether each is whole.
     fn adopt(
         &self,
         lists: &Lists,
         known: &HashSet<&AttemptId>,
-    ) -> Result<HashSet<AttemptId>, ExecutorError> {
-        let mut adopted = HashSet::new();
+    ) -> Result<HashMap<AttemptId, bool>, ExecutorError> {
+        let mut adopted = HashMap::new();
         for (attempt, job) in lists.attempts() {
             if known.contains(&attempt) || job.metadata.deletion_timestamp.is_some() {
                 continue;
@@ -169,72 +151,147 @@ impl KubernetesExecutor {
             let Some(kept) = look::kept(job) else { continue };
             self.folder.claim(&attempt, |folder| {
                 plain::put(&folder.join(LAUNCH), &kept)?;
-                plain::mark(&folder.join(SUBMITTED))
+                // What was decided about it stays so.
+                if let Some(cause) = look::cause(job) {
+                    plain::put_durably(&folder.join(CAUSE), &cause)?;
+                }
+                if look::is_whole(job) { plain::mark(&folder.join(SUBMITTED)) } else { Ok(()) }
             })?;
-            adopted.insert(attempt);
+            adopted.insert(attempt, look::is_whole(job));
         }
         Ok(adopted)
     }
 
-    /// Looks at one attempt, and does what is to be done about it.
+    /// Looks at one attempt, and does what is to be done about it. Output may be copied until then.
     fn find(
         &self,
         attempt: &AttemptId,
         submitted: bool,
         lists: &Lists,
+        until: Instant,
     ) -> Result<Option<Observed>, Trouble> {
         let folder = self.folder.of(attempt);
         let failed = |error: io::Error| Trouble::Folder(away(&folder, &error));
         let job = lists.job(attempt);
+        let cause: Option<Cause> =
+            plain::get(&folder.join(CAUSE), plain::RECORD).map_err(failed)?;
+        let cause = cause.or_else(|| job.and_then(look::cause));
         if !submitted {
-            if job.is_none() {
+            match job {
                 // Claimed by a process that died before the cluster was asked.
-                return Ok(None);
+                None => return Ok(None),
+                Some(job) if !look::is_whole(job) && cause.is_none() => {
+                    return self.half_made(attempt).map(|()| None);
+                }
+                Some(_) => plain::mark(&folder.join(SUBMITTED)).map_err(failed)?,
             }
-            plain::mark(&folder.join(SUBMITTED)).map_err(failed)?;
         }
         let kept: Option<Kept> = plain::get(&folder.join(LAUNCH), plain::LAUNCH).map_err(failed)?;
         let Some(kept) = kept.or_else(|| job.and_then(look::kept)) else {
             return self.tell_end(attempt, End::Lost, None, shim::now(), lists).map(Some);
         };
-        let cause: Option<Cause> =
-            plain::get(&folder.join(CAUSE), plain::RECORD).map_err(failed)?;
-        let cause = cause.or_else(|| job.and_then(look::cause));
         let kill = shared::number(&folder.join(KILL)).map_err(failed)?;
         let kill = kill.or_else(|| job.and_then(look::kill));
+        let settled: Option<BTreeSet<usize>> =
+            plain::get(&folder.join(SETTLED), plain::RECORD).map_err(failed)?;
+        let settled = settled.unwrap_or_default();
         let table = Table::of(&kept, &lists.pods(attempt));
         let now = shim::now();
-        let mut seen = Seen { kept: &kept, job, cause: cause.as_ref(), kill, now };
+        let start_within = self.settings.start_within.map(|time| time.as_millis());
+        let mut seen = Seen {
+            kept: &kept,
+            job,
+            cause: cause.as_ref(),
+            kill,
+            settled: &settled,
+            start_within: start_within.map(|time| u64::try_from(time).unwrap_or(u64::MAX)),
+            now,
+        };
         let found;
         if seen.cause.is_none()
             && let Some(why) = state::cause(&seen, &table)
         {
+            if job.is_none() && why == Why::Gone && self.is_there_all_the_same(attempt)? {
+                let found = self.ends.found(&self.folder, attempt, Phase::Running, None, None);
+                return found.map(Some).map_err(failed);
+            }
             found = Cause { why, at: now };
             self.note_cause(attempt, &found)?;
             seen.cause = Some(&found);
         }
         self.copies.note(attempt, &kept, &table, &folder, self.settings.keep_output);
-        let (end, started, ended) = match state::verdict(&seen, &table) {
+        let verdict = state::verdict(&seen, &table);
+        let left = || until.saturating_duration_since(Instant::now());
+        let (end, started, ended) = match verdict {
             Verdict::Over { end, started, ended } => (end, started, ended),
             Verdict::Open { phase, started, acts } => {
+                self.ends.is_fine(attempt);
+                settle(&folder, &seen, &table).map_err(failed)?;
                 self.act(attempt, &table, &kept, &acts);
-                if let Err(fault) = self.copies.copy(&self.api, attempt, Which::Due) {
+                if let Err(fault) = self.copies.copy(&self.api, attempt, Which::Due, left()) {
                     tracing::debug!(%attempt, ?fault, "output cannot be copied now");
                 }
                 let found = self.ends.found(&self.folder, attempt, phase, started, None);
                 return found.map(Some).map_err(failed);
             }
         };
-        if let Some(Why::Rank { rank, text: Some(text), .. }) = seen.cause.map(|cause| &cause.why) {
+        let text = match seen.cause.map(|cause| &cause.why) {
+            Some(Why::Rank { rank, text: Some(text), .. } | Why::Waited { rank, text }) => {
+                Some((*rank, text))
+            }
+            _ => None,
+        };
+        if let Some((rank, text)) = text {
             let text = format!("falaj: Kubernetes: {text}\n");
-            logs::say(&folder, *rank, &text).map_err(failed)?;
+            logs::say(&folder, rank, &text).map_err(failed)?;
         }
-        let copied = self.copies.copy(&self.api, attempt, Which::All);
-        if !copied.is_ok_and(|all| all) && self.ends.odd_for(attempt) < OUTPUT_WITHIN {
-            let found = self.ends.found(&self.folder, attempt, Phase::Running, started, None);
-            return found.map(Some).map_err(failed);
+        let copied = self.copies.copy(&self.api, attempt, Which::All, left());
+        if !copied.as_ref().is_ok_and(|all| *all) {
+            // More comes, and takes its time: that is nothing odd.
+            if copied.is_ok() {
+                self.ends.is_fine(attempt);
+            }
+            if self.ends.odd_for(attempt) < OUTPUT_WITHIN {
+                settle(&folder, &seen, &table).map_err(failed)?;
+                let found = self.ends.found(&self.folder, attempt, Phase::Running, started, None);
+                return found.map(Some).map_err(failed);
+            }
+            let why = copied.err().map_or_else(String::new, |fault| format!(": {}", fault.away()));
+            let text =
+                format!("\nfalaj: some output may be missing here: it could not be read{why}\n");
+            for source in self.copies.sources(attempt) {
+                logs::say(&folder, source.rank, &text).map_err(failed)?;
+            }
         }
         self.tell_end(attempt, end, started, ended, lists).map(Some)
+    }
+
+    /// Whether the job of an attempt is there, though it was not listed: it may have another owner's mark, because
+    /// that was changed. To take it for lost would start it a second time beside itself.
+    fn is_there_all_the_same(&self, attempt: &AttemptId) -> Result<bool, Trouble> {
+        let is_there = match self.job(attempt) {
+            Ok(job) => job.is_some(),
+            // One of that name is another's.
+            Err(ExecutorError::Refused(_)) => false,
+            Err(error) => return Err(Trouble::Engine(error)),
+        };
+        if is_there {
+            tracing::warn!(%attempt, "its job is there, but not marked as one of this pool's");
+        }
+        Ok(is_there)
+    }
+
+    /// What is to be done about a job of which not everything was made. Whoever wants it launches it again. A
+    /// job that nobody wants any more would hold its place for ever.
+    fn half_made(&self, attempt: &AttemptId) -> Result<(), Trouble> {
+        if self.ends.odd_for(attempt) < HALF_MADE {
+            return Ok(());
+        }
+        tracing::warn!(%attempt, "a job that was left half made is removed");
+        self.clear(attempt).map_err(|fault| Trouble::Engine(fault.away()))?;
+        self.folder.remove(attempt).map_err(Trouble::Folder)?;
+        self.ends.forget(attempt);
+        Ok(())
     }
 
     /// Writes an end down. Nobody needs the attempt's secrets any more.
@@ -266,13 +323,6 @@ impl KubernetesExecutor {
         Ok(found)
     }
 
-    /// Lets pods go whose end is written down.
-    fn release(&self, pods: &[&Pod]) -> Result<(), Fault> {
-        let kept = pods.iter().filter(|pod| look::is_kept(pod));
-        let names: Vec<&str> = kept.filter_map(|pod| pod.metadata.name.as_deref()).collect();
-        act::side_by_side(&names, |name| self.api.release(name)).into_iter().collect()
-    }
-
     /// Writes down why an attempt ends: here, and where another server would look.
     fn note_cause(&self, attempt: &AttemptId, cause: &Cause) -> Result<(), Trouble> {
         let folder = self.folder.of(attempt);
@@ -288,79 +338,6 @@ impl KubernetesExecutor {
         let change = json!({"metadata": {"annotations": notes}});
         self.api.patch::<Job>(&names::job(attempt), &change).map(drop)
     }
-
-    /// Makes everything of an attempt, the job last: from then on all that it needs is there.
-    fn submit(&self, launch: &Launch, kept: &Kept) -> Result<(), Fault> {
-        let name = names::job(&launch.attempt);
-        let secret = objects::secret(launch, &self.settings);
-        match self.api.create::<Secret>(secret.clone()) {
-            // Left by a process that died; its token may be another.
-            Err(Fault::Present) => {
-                self.api.patch::<Secret>(&name, &secret)?;
-            }
-            made => drop(made?),
-        }
-        if let Some(service) = objects::service(launch, &self.settings, kept) {
-            match self.api.create::<Service>(service) {
-                Ok(_) | Err(Fault::Present) => {}
-                Err(fault) => return Err(fault),
-            }
-        }
-        match self.api.create::<Job>(objects::job(launch, &self.settings, kept)) {
-            Ok(job) if job.spec.as_ref().is_none_or(|it| it.backoff_limit_per_index.is_none()) => {
-                // It would start pods again that have failed.
-                return Err(Fault::Never(
-                    "Kubernetes: the cluster is too old: 1.29 is needed".to_owned(),
-                ));
-            }
-            Ok(job) => self.belong(&job, kept),
-            Err(Fault::Present) => {}
-            Err(fault) => return Err(fault),
-        }
-        Ok(())
-    }
-
-    /// Lets the other objects go with the job. Should it fail, they go when the attempt is forgotten.
-    fn belong(&self, job: &Job, kept: &Kept) {
-        let (Some(name), Some(uid)) = (&job.metadata.name, &job.metadata.uid) else { return };
-        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid});
-        let change = json!({"metadata": {"ownerReferences": [owner]}});
-        let secret = self.api.patch::<Secret>(name, &change);
-        let service =
-            if kept.nodes > 1 { self.api.patch::<Service>(name, &change) } else { Ok(true) };
-        for fault in [secret, service].into_iter().filter_map(Result::err) {
-            tracing::debug!(job = name, ?fault, "an object is not its job's");
-        }
-    }
-
-    /// Removes everything of an attempt from the cluster.
-    fn clear(&self, attempt: &AttemptId) -> Result<(), Fault> {
-        let name = names::job(attempt);
-        self.has_changed();
-        self.api.delete::<Job>(&name, None)?;
-        self.api.delete::<Service>(&name, None)?;
-        self.api.delete::<Secret>(&name, None)?;
-        let pods = self.api.list::<Pod>(&format!("{}={name}", names::ATTEMPT))?;
-        self.release(&pods.iter().collect::<Vec<_>>())?;
-        // Whoever removed the job may have left its pods to themselves.
-        let orphans = pods.iter().filter(|pod| pod.metadata.owner_references.is_none());
-        for pod in orphans.filter_map(|pod| pod.metadata.name.as_deref()) {
-            self.api.delete::<Pod>(pod, Some(1))?;
-        }
-        Ok(())
-    }
-
-    /// The job of an attempt, asked for now. One of that name that is another's is a refusal.
-    fn job(&self, attempt: &AttemptId) -> Result<Option<Job>, ExecutorError> {
-        let name = names::job(attempt);
-        let job = self.api.get::<Job>(&name).map_err(Fault::away)?;
-        match job {
-            Some(job) if look::attempt(&job.metadata).as_ref() != Some(attempt) => {
-                Err(ExecutorError::Refused(format!("Kubernetes: job {name} is not ours")))
-            }
-            job => Ok(job),
-        }
-    }
 }
 
 impl Executor for KubernetesExecutor {
@@ -375,6 +352,10 @@ impl Executor for KubernetesExecutor {
         Some((0..nodes).map(|node| names::host(attempt, node)).collect())
     }
 
+    fn keeps_gpus_apart(&self) -> bool {
+        true
+    }
+
     fn launch(&self, launch: &Launch) -> Result<(), ExecutorError> {
         if let Some(why) = self.refuses(launch) {
             return Err(ExecutorError::Refused(why));
@@ -386,11 +367,9 @@ impl Executor for KubernetesExecutor {
         if plain::is_there(&target.join(SUBMITTED)) || plain::is_there(&target.join(END)) {
             return Ok(());
         }
-        // Nobody has written down that it was taken; that does not mean that it was not. And one that was
-        // told to end before it began does not begin.
-        let is_done = plain::is_there(&target.join(CAUSE)) || self.job(&launch.attempt)?.is_some();
-        if !is_done && let Err(fault) = self.submit(launch, &kept) {
-            let error = ExecutorError::from(fault);
+        // One that was told to end before it began does not begin.
+        let is_done = plain::is_there(&target.join(CAUSE));
+        if !is_done && let Err(error) = self.submit(launch, &kept) {
             // If it could not be asked, it may have taken it all the same.
             if matches!(error, ExecutorError::Refused(_)) {
                 if let Err(fault) = self.clear(&launch.attempt) {
@@ -431,14 +410,15 @@ impl Executor for KubernetesExecutor {
         };
         let known: HashSet<&AttemptId> = attempts.iter().collect();
         let adopted = self.adopt(&lists, &known)?;
-        for pod in lists.orphans(|one| known.contains(one) || adopted.contains(one)) {
+        for pod in lists.orphans(|one| known.contains(one) || adopted.contains_key(one)) {
             if let Err(fault) = self.api.release(pod) {
                 tracing::debug!(pod, ?fault, "a pod of nobody is still there");
             }
         }
-        open.extend(adopted.into_iter().map(|attempt| (attempt, true)));
+        open.extend(adopted);
+        let until = Instant::now() + COPIED_WITHIN;
         for (attempt, submitted) in open {
-            match self.find(&attempt, submitted, &lists) {
+            match self.find(&attempt, submitted, &lists, until) {
                 Ok(observed) => found.extend(observed),
                 Err(Trouble::Engine(error)) => return Err(error),
                 Err(Trouble::Folder(error)) => {
@@ -474,7 +454,7 @@ impl Executor for KubernetesExecutor {
         self.has_changed();
         let submitted = plain::is_there(&folder.join(SUBMITTED));
         let lists = self.lists().map_err(Fault::away)?;
-        self.find(attempt, submitted, &lists)?;
+        self.find(attempt, submitted, &lists, Instant::now() + COPIED_WITHIN)?;
         Ok(())
     }
 
@@ -501,7 +481,7 @@ impl Executor for KubernetesExecutor {
     }
 
     fn usage(&self, attempt: &AttemptId) -> Result<Option<Usage>, ExecutorError> {
-        self.folder.known(attempt).map(|_| None)
+        self.measure(attempt)
     }
 
     fn stacks(&self, attempt: &AttemptId) -> Result<Option<String>, ExecutorError> {
@@ -520,11 +500,20 @@ impl Executor for KubernetesExecutor {
         self.folder.remove(attempt)?;
         self.ends.forget(attempt);
         self.copies.forget(attempt);
+        self.meters.forget(attempt);
         Ok(())
     }
 
     fn wait(&self, at_most: Duration) {
-        std::thread::sleep(at_most.min(LOOK));
+        let until = Instant::now() + at_most.min(LOOK);
+        let left = || until.saturating_duration_since(Instant::now());
+        let (heard, ripe) = match &self.known().lists {
+            Some(last) => (last.heard, last.begun + FRESH),
+            None => (None, until),
+        };
+        self.watch.wait(heard, left());
+        // Before that, what is known would be told again.
+        std::thread::sleep(ripe.saturating_duration_since(Instant::now()).min(left()));
     }
 }
 
@@ -532,9 +521,21 @@ impl KubernetesExecutor {
     /// Copies what a rank has written since the last time. What is here is read in any case.
     fn freshen(&self, attempt: &AttemptId, rank: u32) -> Result<(), ExecutorError> {
         self.folder.known(attempt)?;
-        if let Err(fault) = self.copies.copy(&self.api, attempt, Which::Of(rank)) {
+        let copied = self.copies.copy(&self.api, attempt, Which::Of(rank), COPIED_WITHIN);
+        if let Err(fault) = copied {
             tracing::debug!(%attempt, rank, ?fault, "output cannot be copied now");
         }
         Ok(())
     }
+}
+
+/// Writes down which nodes have ended by themselves: what becomes of their pods from now on is nothing to go by.
+fn settle(folder: &Path, seen: &Seen<'_>, table: &Table<'_>) -> io::Result<()> {
+    // Once there is a cause, we end them.
+    if seen.cause.is_some() {
+        return Ok(());
+    }
+    let mut all = table.settled();
+    all.extend(seen.settled);
+    if all == *seen.settled { Ok(()) } else { plain::put_durably(&folder.join(SETTLED), &all) }
 }

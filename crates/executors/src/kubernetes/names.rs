@@ -13,6 +13,8 @@ pub(super) const LAUNCH: &str = "falaj.dev/launch";
 pub(super) const CAUSE: &str = "falaj.dev/cause";
 /// When it was to be killed at once.
 pub(super) const KILL: &str = "falaj.dev/kill";
+/// That everything is there which its pods need.
+pub(super) const WHOLE: &str = "falaj.dev/whole";
 /// Keeps a pod until what became of it is written down: a pod that is removed would take that with it.
 pub(super) const KEEPS: &str = "falaj.dev/end";
 pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
@@ -37,6 +39,19 @@ fn digest(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
+}
+
+/// The longest part of a pool's name in a mark.
+const LONGEST_POOL: usize = 40;
+
+/// The mark of what belongs to a pool of an installation: another one with a pool of the same name has another.
+#[must_use]
+pub fn owner(installation: &str, pool: &str) -> String {
+    let is_fine = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let kept: String = pool.chars().filter(is_fine).take(LONGEST_POOL).collect();
+    let kept = kept.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    let digest = digest(&format!("{installation}/{pool}"));
+    if kept.is_empty() { format!("{digest:016x}") } else { format!("{kept}.{digest:016x}") }
 }
 
 /// Where a node of an attempt is reached by the others.
@@ -83,6 +98,21 @@ mod tests {
         assert_ne!(named("A"), named("a"));
         let host = host(&AttemptId::new(long).unwrap(), 1023);
         assert!(host.split('.').all(|part| part.len() <= 63), "{host}");
+    }
+
+    #[test]
+    fn an_installation_has_its_own_marks() {
+        let long = "x".repeat(127);
+        let all: Vec<String> =
+            [("a", "gpus"), ("b", "gpus"), ("a", &long), ("a", &long[1..]), ("a", "-")]
+                .iter()
+                .map(|(installation, pool)| owner(installation, pool))
+                .collect();
+        assert!(all.iter().all(|one| is_label(one)), "{all:?}");
+        assert!((1..all.len()).all(|at| !all[..at].contains(&all[at])), "{all:?}");
+        // Kept on jobs: the same in every version.
+        assert_eq!(all[0], owner("a", "gpus"));
+        assert!(all[0].starts_with("gpus."));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use k8s_openapi::api::batch::v1::Job;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
@@ -19,9 +20,8 @@ use crate::{Launch, RankPlace, check};
 const RUN: &str = include_str!("run.sh");
 /// The most bytes in a secret.
 const LARGEST: usize = 1 << 20;
-/// How much later than its time limit the cluster itself ends an attempt: the limit counts from the moment
-/// that its ranks run, and the cluster's from before it gets the image.
-const SPARE_SECONDS: u64 = 1800;
+/// What the cluster puts on nodes that it does not reach, or that are not well.
+const OUT_OF_REACH: [&str; 2] = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
 /// The most characters of a job's name that are shown.
 const LONGEST_NAME: usize = 200;
 
@@ -160,15 +160,24 @@ fn files(launch: &Launch) -> BTreeMap<String, Zeroizing<String>> {
     files
 }
 
+/// Makes things go with a job.
+pub(super) fn belonging(job: &Job) -> Value {
+    json!([{
+        "apiVersion": "batch/v1", "kind": "Job", "name": job.metadata.name, "uid": job.metadata.uid,
+    }])
+}
+
 /// The secret of an attempt.
-pub(super) fn secret(launch: &Launch, settings: &KubernetesSettings) -> Value {
+pub(super) fn secret(launch: &Launch, settings: &KubernetesSettings, owners: &Value) -> Value {
     let files = files(launch);
     let text: BTreeMap<&str, &str> =
         files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let mut metadata = about(launch, settings);
+    metadata["ownerReferences"] = owners.clone();
     json!({
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": about(launch, settings),
+        "metadata": metadata,
         "type": "falaj.dev/launch",
         "stringData": text,
     })
@@ -179,12 +188,15 @@ pub(super) fn service(
     launch: &Launch,
     settings: &KubernetesSettings,
     kept: &Kept,
+    owners: &Value,
 ) -> Option<Value> {
     (kept.nodes > 1).then(|| {
+        let mut metadata = about(launch, settings);
+        metadata["ownerReferences"] = owners.clone();
         json!({
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": about(launch, settings),
+            "metadata": metadata,
             "spec": {
                 "clusterIP": "None",
                 // They look for each other before any of them is ready.
@@ -198,6 +210,7 @@ pub(super) fn service(
 /// The job of an attempt.
 pub(super) fn job(launch: &Launch, settings: &KubernetesSettings, kept: &Kept) -> Value {
     let mut metadata = about(launch, settings);
+    let labels = metadata["labels"].clone();
     metadata["annotations"][names::LAUNCH] = json!(json!(kept).to_string());
     if let Some(queue) = &settings.queue {
         metadata["labels"][names::KUEUE] = json!(queue);
@@ -212,7 +225,8 @@ pub(super) fn job(launch: &Launch, settings: &KubernetesSettings, kept: &Kept) -
         "podReplacementPolicy": "Failed",
         "template": {
             "metadata": {
-                "labels": metadata["labels"].clone(),
+                // Without its queue: Kueue would take each pod for a job of its own.
+                "labels": labels,
                 "annotations": {names::ATTEMPT: launch.attempt.as_str()},
                 "finalizers": [names::KEEPS],
             },
@@ -262,10 +276,6 @@ fn pod(launch: &Launch, settings: &KubernetesSettings, kept: &Kept) -> Value {
         }]);
     }
     spec["affinity"] = json!({"nodeAffinity": affinity(launch, settings)});
-    if let Some(time) = kept.time_ms {
-        spec["activeDeadlineSeconds"] =
-            json!((time / 1000).saturating_add(SPARE_SECONDS).min(i32::MAX.unsigned_abs().into()));
-    }
     let named = [
         ("serviceAccountName", &settings.service_account),
         ("priorityClassName", &settings.priority_class),
@@ -283,24 +293,29 @@ fn pod(launch: &Launch, settings: &KubernetesSettings, kept: &Kept) -> Value {
         let secrets = settings.image_pull_secrets.iter().map(|name| json!({"name": name}));
         spec["imagePullSecrets"] = secrets.collect();
     }
-    if !settings.tolerations.is_empty() {
-        spec["tolerations"] = settings
-            .tolerations
-            .iter()
-            .map(|one| {
-                let operator = if one.value.is_some() { "Equal" } else { "Exists" };
-                let mut shown = json!({"operator": operator});
-                let parts = [("key", &one.key), ("value", &one.value), ("effect", &one.effect)];
-                for (name, value) in parts {
-                    if let Some(value) = value {
-                        shown[name] = json!(value);
-                    }
-                }
-                shown
-            })
-            .collect();
-    }
+    spec["tolerations"] = tolerations(settings);
     spec
+}
+
+/// Ours first: of several that fit a taint the first one counts, and one that fits all would wait for ever for a
+/// node that is gone.
+fn tolerations(settings: &KubernetesSettings) -> Value {
+    let within = settings.unreachable_after.as_secs();
+    let gone = OUT_OF_REACH.iter().map(|key| {
+        json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": within})
+    });
+    let own = settings.tolerations.iter().map(|one| {
+        let operator = if one.value.is_some() { "Equal" } else { "Exists" };
+        let mut shown = json!({"operator": operator});
+        let parts = [("key", &one.key), ("value", &one.value), ("effect", &one.effect)];
+        for (name, value) in parts {
+            if let Some(value) = value {
+                shown[name] = json!(value);
+            }
+        }
+        shown
+    });
+    gone.chain(own).collect()
 }
 
 fn volumes(launch: &Launch, settings: &KubernetesSettings) -> Vec<Value> {
@@ -355,6 +370,8 @@ fn security(settings: &KubernetesSettings) -> Value {
         context["runAsNonRoot"] = json!(user != 0);
         // So that volumes are the user's to write to.
         context["fsGroup"] = json!(user);
+        // Not file by file at every start.
+        context["fsGroupChangePolicy"] = json!("OnRootMismatch");
     }
     context
 }

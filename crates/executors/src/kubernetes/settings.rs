@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Which cluster, and what every pod there has in common.
 #[derive(Clone, Debug)]
@@ -37,6 +38,10 @@ pub struct KubernetesSettings {
     pub volumes: Vec<Volume>,
     /// Bytes of output that are kept for each rank.
     pub keep_output: u64,
+    /// How long a node may be out of reach before what runs there is given up.
+    pub unreachable_after: Duration,
+    /// How long an attempt may wait in the cluster before it is given up; without end if absent.
+    pub start_within: Option<Duration>,
 }
 
 impl Default for KubernetesSettings {
@@ -60,6 +65,8 @@ impl Default for KubernetesSettings {
             pin: false,
             volumes: Vec::new(),
             keep_output: 256 << 20,
+            unreachable_after: Duration::from_secs(30),
+            start_within: None,
         }
     }
 }

@@ -3,7 +3,8 @@
 //! Must hold:
 //! - The first thing that ends an attempt is its cause, and names its end; what follows from it does not.
 //! - Nothing is over as long as a pod may run, or may still be made.
-//! - A success is one whose ranks all ended with 0, and by themselves.
+//! - A success is one whose ranks all ended with 0, and by themselves. What becomes of a pod that was seen to have
+//!   ended so changes nothing any more; of one that was not, nobody knows whether it was told to.
 
 use std::collections::BTreeSet;
 
@@ -22,6 +23,8 @@ const WAITS_FOR_IMAGE_MS: u64 = 5 * 60_000;
 const SPARE_MS: u64 = 10_000;
 /// How long a job without pods is nothing to speak of.
 const NO_PODS_MS: u64 = 10_000;
+/// How much later than its time limit nodes end an attempt by themselves.
+const BOUND_MS: u64 = 30 * 60_000;
 /// Times of the cluster are whole seconds, rounded down.
 const SECOND: u64 = 1000;
 /// What a container writes as its last word if its program could not be started.
@@ -53,6 +56,11 @@ pub(super) enum Why {
     Taken,
     /// A pod is not there any more, or its node is not.
     Gone,
+    /// A rank was not started in the time that its pool gives; what it waited for.
+    Waited {
+        rank: u32,
+        text: String,
+    },
 }
 
 /// What is known of an attempt.
@@ -64,6 +72,10 @@ pub(super) struct Seen<'a> {
     pub(super) cause: Option<&'a Cause>,
     /// When it was to be killed at once.
     pub(super) kill: Option<u64>,
+    /// The nodes that were seen to have ended by themselves.
+    pub(super) settled: &'a BTreeSet<usize>,
+    /// How long it may take to start.
+    pub(super) start_within: Option<u64>,
     pub(super) now: u64,
 }
 
@@ -92,6 +104,8 @@ pub(super) enum Act {
     /// `SIGTERM`, by its node.
     Tell(String),
     Kill(String),
+    /// Its node ends it after so many seconds, should nobody else: they count from when its node took it.
+    Bound(String, u64),
 }
 
 /// One container.
@@ -218,10 +232,14 @@ fn is_terminal(pod: &Pod) -> bool {
         || pod.metadata.deletion_timestamp.is_some() && !has_node
 }
 
+/// Whether its node ended it by its deadline.
+fn is_late(pod: &Pod) -> bool {
+    status(pod).and_then(|it| it.reason.as_deref()) == Some("DeadlineExceeded")
+}
+
 /// Whether its node was told to end it, by us or by its own deadline, or somebody removes it.
 fn is_told(pod: &Pod) -> bool {
-    let late = status(pod).and_then(|it| it.reason.as_deref()) == Some("DeadlineExceeded");
-    late || pod.metadata.deletion_timestamp.is_some()
+    is_late(pod) || pod.metadata.deletion_timestamp.is_some()
 }
 
 /// Why the cluster took it away, if it did.
@@ -234,7 +252,10 @@ fn taken(pod: &Pod) -> Option<Why> {
         // Its node is not there any more, or would not have it any longer: perhaps for what it uses itself,
         // and so not without bound.
         let reason = condition.reason.as_deref();
-        let gone = matches!(reason, Some("DeletionByPodGC" | "TerminationByKubelet"));
+        let gone = matches!(
+            reason,
+            Some("DeletionByPodGC" | "TerminationByKubelet" | "DeletionByTaintManager")
+        );
         let shuts_down = status(pod).and_then(|status| status.reason.as_deref());
         let shuts_down = matches!(shuts_down, Some("NodeShutdown" | "Shutdown" | "Terminated"));
         return Some(if gone && !shuts_down { Why::Gone } else { Why::Taken });
@@ -311,6 +332,28 @@ impl<'a> Table<'a> {
         if all || over { self.ranks.iter().filter_map(Rank::started).max() } else { None }
     }
 
+    /// When the last of those ended that have.
+    fn ended(&self) -> Option<u64> {
+        let ended = self.ranks.iter().filter_map(|rank| match rank {
+            Rank::Ended { ended, .. } if *ended > 0 => Some(*ended),
+            _ => None,
+        });
+        ended.max()
+    }
+
+    /// The nodes that have ended while nobody had told them to.
+    pub(super) fn settled(&self) -> BTreeSet<usize> {
+        let is_so = |pod: &Pod| is_terminal(pod) && !is_told(pod) && taken(pod).is_none();
+        let nodes = self.pods.iter().enumerate();
+        nodes.filter(|(_, pod)| pod.is_some_and(is_so)).map(|(at, _)| at).collect()
+    }
+
+    /// Those pods of which it matters what becomes of them.
+    fn unsettled(&self, seen: &Seen<'_>) -> impl Iterator<Item = &'a Pod> {
+        let nodes = self.pods.iter().enumerate();
+        nodes.filter(|(at, _)| !seen.settled.contains(at)).filter_map(|(_, pod)| *pod)
+    }
+
     fn all_well(&self) -> bool {
         let well = |rank: &Rank| matches!(rank, Rank::Ended { how: RankEnd::Exit(0), .. });
         self.ranks.iter().all(well)
@@ -319,18 +362,14 @@ impl<'a> Table<'a> {
 
 /// Why it ends, if something has come up that nobody has written down.
 pub(super) fn cause(seen: &Seen<'_>, table: &Table<'_>) -> Option<Why> {
-    if let Some(why) = table.pods.iter().flatten().find_map(|pod| taken(pod)) {
+    if let Some(why) = table.unsettled(seen).find_map(taken) {
         return Some(why);
     }
     // Its queue wants its place for others: all its pods go.
-    let going = table.pods.iter().flatten().any(|pod| pod.metadata.deletion_timestamp.is_some());
+    let going = table.unsettled(seen).any(|pod| pod.metadata.deletion_timestamp.is_some());
     if going && seen.job.is_some_and(is_suspended) {
         return Some(Why::Taken);
     }
-    if table.all_well() {
-        return None;
-    }
-    let told = |rank: usize| table.pods[rank / seen.kept.per_node.max(1)].is_some_and(is_told);
     let failed = table.ranks.iter().enumerate().filter_map(|(number, rank)| match rank {
         Rank::Ended { how, ended, text, .. } if *how != RankEnd::Exit(0) => {
             Some((*ended, number, *how, text))
@@ -339,19 +378,24 @@ pub(super) fn cause(seen: &Seen<'_>, table: &Table<'_>) -> Option<Why> {
     });
     if let Some((_, number, how, text)) = failed.min_by_key(|(ended, number, ..)| (*ended, *number))
     {
-        if table.pods[number / seen.kept.per_node.max(1)]
-            .and_then(status)
-            .and_then(|it| it.reason.as_deref())
-            == Some("DeadlineExceeded")
-        {
-            return Some(Why::Time);
+        let node = number / seen.kept.per_node.max(1);
+        let pod = table.pods.get(node).copied().flatten();
+        if pod.is_some_and(is_late) {
+            return Some(late(seen, table));
         }
         // Somebody removes it, and it ends for that.
-        if told(number) {
+        if pod.is_some_and(is_told) && !seen.settled.contains(&node) {
             return Some(Why::Gone);
         }
         let rank = u32::try_from(number).unwrap_or(u32::MAX);
         return Some(Why::Rank { rank, how, text: text.clone() });
+    }
+    // Also one whose ranks saved their work and ended well: they were not done.
+    if table.pods.iter().flatten().any(|pod| is_late(pod)) {
+        return Some(late(seen, table));
+    }
+    if table.all_well() {
+        return None;
     }
     if going || is_missing(seen, table) {
         return Some(Why::Gone);
@@ -361,7 +405,32 @@ pub(super) fn cause(seen: &Seen<'_>, table: &Table<'_>) -> Option<Why> {
     {
         return Some(Why::Time);
     }
-    hopeless(seen, table)
+    hopeless(seen, table).or_else(|| waited(seen, table))
+}
+
+/// What the deadline of a pod means: its time was up, or somebody else's rule ended it before.
+fn late(seen: &Seen<'_>, table: &Table<'_>) -> Why {
+    let limit = seen.kept.time_ms.zip(table.started(false));
+    let ended = table.ended().unwrap_or(seen.now);
+    match limit {
+        Some((limit, started)) if ended >= started.saturating_add(limit) => Why::Time,
+        _ => Why::Gone,
+    }
+}
+
+/// Whether it has not started for longer than its pool lets it wait; a queue may take its time.
+fn waited(seen: &Seen<'_>, table: &Table<'_>) -> Option<Why> {
+    let job = seen.job.filter(|job| !is_suspended(job))?;
+    let waits_still = table.ranks.iter().position(|rank| rank.started().is_none())?;
+    let begun = job.status.as_ref().and_then(|status| status.start_time.as_ref());
+    let begun = millis(begun.or(job.metadata.creation_timestamp.as_ref())?);
+    let within = seen.start_within?;
+    (seen.now >= begun.saturating_add(within)).then(|| {
+        let seconds = within / SECOND;
+        let text = waits(seen, table).unwrap_or_else(|| "the cluster gives no reason".to_owned());
+        let rank = u32::try_from(waits_still).unwrap_or(u32::MAX);
+        Why::Waited { rank, text: format!("it did not start within {seconds} s: {text}") }
+    })
 }
 
 /// Whether a pod was there, by what its job says, and is not any more; or its job is not.
@@ -434,7 +503,7 @@ pub(super) fn verdict(seen: &Seen<'_>, table: &Table<'_>) -> Verdict {
 }
 
 fn over(seen: &Seen<'_>, table: &Table<'_>) -> Verdict {
-    let untold = !table.pods.iter().flatten().any(|pod| is_told(pod));
+    let untold = !table.unsettled(seen).any(is_told);
     let by_themselves = table.all_well() && untold;
     let end = match seen.cause.map(|cause| &cause.why) {
         Some(Why::Rank { rank, how, .. }) => End::Failed { rank: *rank, how: *how },
@@ -442,14 +511,10 @@ fn over(seen: &Seen<'_>, table: &Table<'_>) -> Verdict {
         None | Some(Why::Stop | Why::Time) if by_themselves => End::Succeeded,
         Some(Why::Stop) => End::Stopped,
         Some(Why::Time) => End::TimedOut,
-        Some(Why::Gone) | None => End::Lost,
+        Some(Why::Gone | Why::Waited { .. }) | None => End::Lost,
     };
-    let ended = table.ranks.iter().filter_map(|rank| match rank {
-        Rank::Ended { ended, .. } if *ended > 0 => Some(*ended),
-        _ => None,
-    });
     let started = table.started(true);
-    let ended = ended.max().unwrap_or(seen.now).max(started.unwrap_or(0));
+    let ended = table.ended().unwrap_or(seen.now).max(started.unwrap_or(0));
     Verdict::Over { end, started, ended }
 }
 
@@ -482,7 +547,7 @@ fn waits(seen: &Seen<'_>, table: &Table<'_>) -> Option<String> {
 }
 
 fn acts(seen: &Seen<'_>, table: &Table<'_>) -> Vec<Act> {
-    let Some(cause) = seen.cause else { return Vec::new() };
+    let Some(cause) = seen.cause else { return bounds(seen, table) };
     let kept = seen.kept;
     if !table.ranks.iter().any(Rank::has_output) {
         return if seen.job.is_some() {
@@ -493,7 +558,7 @@ fn acts(seen: &Seen<'_>, table: &Table<'_>) -> Vec<Act> {
     }
     let grace = match cause.why {
         Why::Stop | Why::Time => kept.grace_ms.saturating_add(SPARE_MS),
-        Why::Rank { .. } | Why::Taken | Why::Gone => kept.gang_grace_ms,
+        Why::Rank { .. } | Why::Taken | Why::Gone | Why::Waited { .. } => kept.gang_grace_ms,
     };
     let kill_at = cause.at.saturating_add(grace).min(seen.kill.unwrap_or(u64::MAX));
     let mut acts = Vec::new();
@@ -515,6 +580,24 @@ fn acts(seen: &Seen<'_>, table: &Table<'_>) -> Vec<Act> {
         }
     }
     acts
+}
+
+/// Deadlines for the case that nobody is here when its time is up. They are set when all of it runs, from when
+/// the time counts: nodes count from when each of them took its part.
+fn bounds(seen: &Seen<'_>, table: &Table<'_>) -> Vec<Act> {
+    let Some((limit, started)) = seen.kept.time_ms.zip(table.started(false)) else {
+        return Vec::new();
+    };
+    let until = started.saturating_add(limit).saturating_add(BOUND_MS);
+    let bound = |pod: &&Pod| {
+        let spec = pod.spec.as_ref()?;
+        let open = spec.active_deadline_seconds.is_none() && !is_terminal(pod) && !is_told(pod);
+        let since = status(pod)?.start_time.as_ref().map(millis)?;
+        let seconds =
+            until.saturating_sub(since).div_ceil(SECOND).min(i32::MAX.unsigned_abs().into());
+        open.then(|| name(pod).map(|name| Act::Bound(name, seconds)))?
+    };
+    table.pods.iter().flatten().filter_map(bound).collect()
 }
 
 fn name(pod: &Pod) -> Option<String> {

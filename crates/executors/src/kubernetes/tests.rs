@@ -1,6 +1,6 @@
 //! What jobs and pods say is what they mean, and what is asked for is what was wanted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use falaj_base::Secret;
@@ -15,6 +15,8 @@ use crate::{AttemptId, End, Launch, Limits, Phase, RankEnd, RankPlace};
 
 const START: &str = "2026-01-01T00:00:00Z";
 const START_MS: u64 = 1_767_225_600_000;
+/// How long an attempt may wait here before it is given up.
+const WITHIN_MS: u64 = 3_600_000;
 
 fn kept(nodes: usize, per_node: usize) -> Kept {
     Kept { nodes, per_node, grace_ms: 30_000, gang_grace_ms: 2_000, time_ms: Some(60_000) }
@@ -72,7 +74,17 @@ fn look(
     let pods: Vec<&Pod> = pods.iter().collect();
     let table = Table::of(kept, &pods);
     let now = START_MS + after;
-    let mut seen = Seen { kept, job: job.as_ref(), cause: None, kill: None, now };
+    let settled = BTreeSet::new();
+    let start_within = Some(WITHIN_MS);
+    let mut seen = Seen {
+        kept,
+        job: job.as_ref(),
+        cause: None,
+        kill: None,
+        settled: &settled,
+        start_within,
+        now,
+    };
     let why = cause.or_else(|| state::cause(&seen, &table));
     let cause = why.clone().map(|why| Cause { why, at: START_MS });
     seen.cause = cause.as_ref();
@@ -149,9 +161,88 @@ fn a_stop_that_comes_too_late_changes_no_success() {
     ] {
         assert_eq!(ended(&one, std::slice::from_ref(pod), Some(cause)), end);
     }
-    // By its own deadline, while nobody was here to say so.
-    told["status"]["containerStatuses"][0]["state"] = over(143);
-    assert_eq!(ended(&one, &[told], None), End::TimedOut);
+    // By its own deadline, while nobody was here to say so; also if it saved its work and ended well.
+    for code in [143, 0] {
+        let mut state = over(code);
+        state["terminated"]["finishedAt"] = json!("2026-01-01T00:31:00Z");
+        told["status"]["containerStatuses"][0]["state"] = state;
+        assert_eq!(ended(&one, &[told.clone()], None), End::TimedOut);
+        // Before its time was up, that was not its limit.
+        told["status"]["containerStatuses"][0]["state"] = over(code);
+        assert_eq!(ended(&one, &[told.clone()], None), End::Lost);
+    }
+}
+
+#[test]
+fn nodes_have_a_deadline_once_all_of_them_run() {
+    let gang = kept(2, 1);
+    let acts = |pods: &[Value]| match look(&gang, Some(job(json!({}))), pods, None, 1_000).1 {
+        Verdict::Open { acts, .. } => acts,
+        other @ Verdict::Over { .. } => panic!("{other:?}"),
+    };
+    let waits = pod(1, "Pending", &[waiting("ContainerCreating")]);
+    let mut first = pod(0, "Running", &[running()]);
+    // Its node has had it for ten minutes, and all that time it has waited for the other.
+    first["status"]["startTime"] = json!("2025-12-31T23:50:00Z");
+    assert_eq!(acts(&[first.clone(), waits]), []);
+    let second = pod(1, "Running", &[running()]);
+    let bound = |pod: &str, seconds| Act::Bound(pod.to_owned(), seconds);
+    let wanted = [bound("pod-0", 600 + 60 + 1800), bound("pod-1", 60 + 1800)];
+    assert_eq!(acts(&[first.clone(), second.clone()]), wanted);
+    first["spec"]["activeDeadlineSeconds"] = json!(2460);
+    assert_eq!(acts(&[first, second]), wanted[1..]);
+}
+
+/// Removed by others after it had ended: what a drain does to finished pods too.
+#[test]
+fn what_was_seen_to_have_ended_stays_so() {
+    let gang = kept(2, 1);
+    let done = pod(0, "Succeeded", &[over(0)]);
+    let removed = |reason: Option<&str>| {
+        let mut pod = done.clone();
+        pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
+        if let Some(reason) = reason {
+            pod["status"]["conditions"] =
+                json!([{"type": "DisruptionTarget", "status": "True", "reason": reason}]);
+        }
+        pod
+    };
+    let others = [pod(1, "Running", &[running()]), pod(1, "Succeeded", &[over(0)])];
+    for gone in [removed(None), removed(Some("EvictionByEvictionAPI"))] {
+        for other in &others {
+            let pods: Vec<Pod> = [&done, other, &gone]
+                .map(|pod| serde_json::from_value(pod.clone()).unwrap())
+                .to_vec();
+            let job: Job = serde_json::from_value(job(json!({}))).unwrap();
+            let before = Table::of(&gang, &[&pods[0], &pods[1]]).settled();
+            assert!(before.contains(&0));
+            let after = Table::of(&gang, &[&pods[2], &pods[1]]);
+            let mut seen = Seen {
+                kept: &gang,
+                job: Some(&job),
+                cause: None,
+                kill: None,
+                settled: &before,
+                start_within: None,
+                now: START_MS + 20_000,
+            };
+            assert_eq!(state::cause(&seen, &after), None);
+            let verdict = state::verdict(&seen, &after);
+            match verdict {
+                Verdict::Open { phase, .. } => assert_eq!(phase, Phase::Running),
+                Verdict::Over { end, .. } => assert_eq!(end, End::Succeeded),
+            }
+            // Nobody has seen how it ended: it may have been told to.
+            let unseen = BTreeSet::new();
+            seen.settled = &unseen;
+            let why = state::cause(&seen, &after);
+            let end = matches!(state::verdict(&seen, &after), Verdict::Over { end: End::Lost, .. });
+            assert!(why.is_some() || end, "{why:?}");
+        }
+    }
+    // One that somebody removes is not settled, whatever its ranks ended with.
+    let pods: Vec<Pod> = vec![serde_json::from_value(removed(None)).unwrap()];
+    assert_eq!(Table::of(&gang, &[&pods[0]]).settled(), BTreeSet::new());
 }
 
 #[test]
@@ -165,7 +256,7 @@ fn what_the_cluster_takes_is_preempted_and_what_vanishes_is_lost() {
         pod
     };
     assert_eq!(ended(&one, &[target("PreemptionByScheduler")], None), End::Preempted);
-    assert_eq!(ended(&one, &[target("DeletionByTaintManager")], None), End::Preempted);
+    assert_eq!(ended(&one, &[target("DeletionByTaintManager")], None), End::Lost);
     assert_eq!(ended(&one, &[target("DeletionByPodGC")], None), End::Lost);
     let mut evicted = pod(0, "Failed", &[]);
     evicted["status"]["reason"] = json!("Evicted");
@@ -232,6 +323,25 @@ fn what_waits_says_why_and_not_for_ever() {
         matches!(&stopped.1, Verdict::Open { acts, .. } if *acts == [Act::RemoveJob]),
         "{stopped:?}"
     );
+    // What the pool gives it to start is over: it is given up, with the reason.
+    let since = |held: bool, after| {
+        let mut job = job(json!({"startTime": START}));
+        job["spec"] = json!({"suspend": held, "template": {}});
+        look(&gang, Some(job), &half, None, after).0
+    };
+    assert_eq!(since(false, WITHIN_MS - 1), None);
+    let waited = since(false, WITHIN_MS);
+    assert!(
+        matches!(
+            &waited,
+            Some(Why::Waited { rank: 1, text }) if text.ends_with("3600 s: Insufficient cpu")
+        ),
+        "{waited:?}"
+    );
+    // A queue may take its time.
+    assert_eq!(since(true, WITHIN_MS), None);
+    let over = [pod(0, "Failed", &[over(143)]), pod(1, "Failed", &[])];
+    assert_eq!(ended(&gang, &over, waited), End::Lost);
     // One that goes before it has a node is gone, though it is kept.
     let mut going = pod(0, "Pending", &[]);
     going["metadata"]["deletionTimestamp"] = json!(START);
@@ -269,6 +379,7 @@ fn launch(nodes: &[&str]) -> Launch {
         env: BTreeMap::from([("A".to_owned(), "$(B)".to_owned())]),
         secrets: BTreeMap::from([("TOKEN".to_owned(), Secret::new("hidden"))]),
         ranks: nodes.iter().enumerate().map(place).collect(),
+        shares_gpus: false,
         limits: Limits { cpu_millis: 1500, memory_mib: 100, time: Some(Duration::from_mins(10)) },
         grace: Duration::from_millis(1500),
         gang_grace: Duration::from_secs(5),
@@ -306,12 +417,24 @@ fn a_job_asks_for_what_was_wanted_and_holds_no_secret() {
         ("/metadata/labels/kueue.x-k8s.io~1queue-name".to_owned(), json!("team")),
         ("/metadata/annotations/falaj.dev~1name".to_owned(), json!("aname")),
         (format!("{pod}/terminationGracePeriodSeconds"), json!(2)),
-        (format!("{pod}/activeDeadlineSeconds"), json!(600 + 1800)),
+        (format!("{pod}/activeDeadlineSeconds"), Value::Null),
+        ("/spec/template/metadata/labels/kueue.x-k8s.io~1queue-name".to_owned(), Value::Null),
         (
             format!("{pod}/tolerations"),
-            json!([{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]),
+            json!([
+                {
+                    "key": "node.kubernetes.io/unreachable", "operator": "Exists",
+                    "effect": "NoExecute", "tolerationSeconds": 30,
+                },
+                {
+                    "key": "node.kubernetes.io/not-ready", "operator": "Exists",
+                    "effect": "NoExecute", "tolerationSeconds": 30,
+                },
+                {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},
+            ]),
         ),
         (format!("{pod}/securityContext/runAsNonRoot"), json!(true)),
+        (format!("{pod}/securityContext/fsGroupChangePolicy"), json!("OnRootMismatch")),
         (format!("{pod}/volumes/4/persistentVolumeClaim/claimName"), json!("shared")),
         (format!("{first}/volumeMounts/4/mountPath"), json!("/shared")),
         (
@@ -330,7 +453,12 @@ fn a_job_asks_for_what_was_wanted_and_holds_no_secret() {
     let text = made.to_string();
     assert!(!text.contains("hidden") && !text.contains("TOKEN") && !text.contains("HOME"));
     // A cluster would have read the variable in it.
-    let secret = objects::secret(&launch, &settings);
+    let owners = json!([{"kind": "Job", "name": "job", "uid": "1"}]);
+    let secret = objects::secret(&launch, &settings, &owners);
+    // It goes with its job, and so does the service.
+    assert_eq!(secret["metadata"]["ownerReferences"], owners);
+    let service = objects::service(&launch, &settings, &kept, &owners).unwrap();
+    assert_eq!(service["metadata"]["ownerReferences"], owners);
     let files = &secret["stringData"];
     assert!(files["env"].as_str().unwrap().contains("export A='$(B)'\n"));
     assert!(files["env"].as_str().unwrap().contains("export TOKEN='hidden'\n"));
@@ -351,7 +479,8 @@ fn slices_are_resources_of_their_own() {
     let limits = made.pointer("/spec/template/spec/containers/0/resources/limits").unwrap();
     assert_eq!(limits["nvidia.com/mig-1g.10gb"], "1");
     assert_eq!(limits.get("nvidia.com/gpu"), None);
-    assert!(!objects::secret(&launch, &settings)["stringData"].to_string().contains("CUDA"));
+    let secret = objects::secret(&launch, &settings, &Value::Null);
+    assert!(!secret["stringData"].to_string().contains("CUDA"));
 }
 
 #[test]

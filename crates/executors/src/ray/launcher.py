@@ -17,6 +17,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 POLL_SECONDS = 0.1
+MEASURE_SECONDS = 5
 SECRETS_SECONDS = 60
 
 
@@ -36,6 +37,28 @@ def put(name, text):
 
 def told(name):
     return os.path.exists(os.path.join(HERE, name))
+
+
+def used(session):
+    """What the processes of a session use."""
+    tick, page = 1000 // os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGESIZE")
+    cpu = memory = read = written = 0
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                # A name may have anything in it, and stands in brackets.
+                fields = file.read().rpartition(")")[2].split()
+            if int(fields[3]) != session:
+                continue
+            cpu += sum(map(int, fields[11:15])) * tick
+            memory += int(fields[21]) * page
+            with open(f"/proc/{pid}/io") as file:
+                numbers = dict(line.split(": ") for line in file)
+            read += int(numbers["read_bytes"])
+            written += int(numbers["write_bytes"])
+        except (OSError, ValueError, KeyError, IndexError):
+            pass
+    return cpu, memory, read, written
 
 
 def die_with_parent():
@@ -86,6 +109,7 @@ class Rank:
     def __init__(self, here, launch, secrets, rank):
         self.here, self.launch, self.secrets, self.rank = here, launch, secrets, rank
         self.process, self.end, self.watcher = None, None, None
+        self.usage, self.measured_next = None, time.monotonic() + 1
 
     def host(self):
         try:
@@ -97,14 +121,19 @@ class Rank:
 
             return socket.gethostname()
 
-    def start(self, first_host):
+    def devices(self):
+        """The GPUs that Ray gave it."""
+        own = self.launch["ranks"][self.rank]["gpus"]
+        return os.environ.get("CUDA_VISIBLE_DEVICES", "") if own else ""
+
+    def start(self, first_host, devices):
         launch, place = self.launch, self.launch["ranks"][self.rank]
         # What Ray set for this process is not meant for what it starts, but for the GPUs.
         kept = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
         env = {name: os.environ[name] for name in kept if name in os.environ}
         env.update(launch["env"])
         env.update(self.secrets)
-        env["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "") if place["gpus"] else ""
+        env["CUDA_VISIBLE_DEVICES"] = devices[self.rank]
         env.update(place["env"])
         env["FALAJ_ATTEMPT"], env["FALAJ_RANK"] = launch["attempt"], str(self.rank)
         if env.get("MASTER_ADDR") and env["MASTER_ADDR"] == launch["ranks"][0]["node"]:
@@ -129,9 +158,36 @@ class Rank:
         finally:
             os.close(log)
 
+    def measure(self, over):
+        """Writes down what the processes of its session use: thousandths of a second of CPU, bytes of memory now
+        and at most, bytes read and written. What those used that are gone is not lost: numbers only grow."""
+        if not over and time.monotonic() < self.measured_next:
+            return
+        self.measured_next = time.monotonic() + MEASURE_SECONDS
+        cpu, memory, read, written = (0, 0, 0, 0) if over else used(self.process.pid)
+        if over:
+            # What the kernel counted, of those too that nobody saw.
+            import resource
+
+            spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu = int((spent.ru_utime + spent.ru_stime) * 1000)
+        last = self.usage
+        if last is None and over:
+            return
+        grown = [max(pair) for pair in zip(last or (0, 0, 0, 0), (cpu, memory, read, written))]
+        self.usage = grown
+        path = os.path.join(self.here, f"rank-{self.rank}.usage")
+        try:
+            with open(path + ".part", "w") as file:
+                file.write(f"{grown[0]} {memory} {grown[1]} {grown[2]} {grown[3]}\n")
+            os.rename(path + ".part", path)
+        except OSError:
+            pass
+
     def poll(self):
         if self.end is None and self.process is not None:
             code = self.process.poll()
+            self.measure(code is not None)
             if code is not None:
                 self.signal(signal.SIGKILL)
                 self.end = f"signal {-code} {now()}" if code < 0 else f"exit {code} {now()}"
@@ -174,13 +230,12 @@ class Gang:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
-        launch, bundles, where, nodes = self.launch, [], [], []
-        for rank in launch["ranks"]:
+        launch, bundles, where = self.launch, [], []
+        for rank, node in zip(launch["ranks"], nodes_of(launch)):
             # Ranks of one node share a bundle, and bundles lie on different nodes.
-            if not nodes or nodes[-1] != rank["node"]:
-                nodes.append(rank["node"])
+            if node == len(bundles):
                 bundles.append({})
-            where.append(len(bundles) - 1)
+            where.append(node)
             for name, amount in resources(launch, rank).items():
                 bundles[-1][name] = bundles[-1].get(name, 0) + amount
         strategy = "STRICT_SPREAD" if len(bundles) > 1 else "STRICT_PACK"
@@ -227,6 +282,28 @@ class Gang:
 
     def failed(self):
         return any(end and not end.startswith("exit 0 ") for end in self.ends)
+
+
+def nodes_of(launch):
+    """The number of the node of each rank; those of a node stand together."""
+    numbers, last = [], None
+    for rank in launch["ranks"]:
+        numbers.append(numbers[-1] + (rank["node"] != last) if numbers else 0)
+        last = rank["node"]
+    return numbers
+
+
+def shown(launch, devices):
+    """The GPUs that each rank sees: its own, or all that the ranks of its node have, in one order."""
+    own = [text or "" for text in devices]
+    if not launch["shares_gpus"]:
+        return own
+    together = {}
+    for node, text in zip(nodes_of(launch), own):
+        together.setdefault(node, set()).update(filter(None, text.split(",")))
+    # As numbers where they are.
+    ordered = {node: sorted(all, key=lambda one: (len(one), one)) for node, all in together.items()}
+    return [",".join(ordered[node]) for node in nodes_of(launch)]
 
 
 def resources(launch, rank):
@@ -291,7 +368,7 @@ def main():
     hosts = gang.ask("host")
     put("started-at", str(now()))
     begun = time.monotonic()
-    gang.ask("start", hosts[0])
+    gang.ask("start", hosts[0], shown(launch, gang.ask("devices")))
 
     limit = launch["time_ms"] / 1000 if launch["time_ms"] is not None else None
     kill_at, timed_out, stopped, checkpoint = None, False, False, None

@@ -203,6 +203,7 @@ fn launch_file(launch: &Launch) -> Value {
         "env": launch.env,
         "has_secrets": !launch.secrets.is_empty(),
         "ranks": ranks,
+        "shares_gpus": launch.shares_gpus,
         "limits": {
             "cpu_millis": launch.limits.cpu_millis,
             "memory_mib": launch.limits.memory_mib,
@@ -335,7 +336,12 @@ impl Executor for RayExecutor {
     }
 
     fn usage(&self, attempt: &AttemptId) -> Result<Option<Usage>, ExecutorError> {
-        self.folder.known(attempt).map(|_| None)
+        let folder = self.folder.known(attempt)?;
+        let failed = |error: io::Error| away(&folder, &error);
+        let launch: Option<KeptLaunch> =
+            plain::get(&folder.join(LAUNCH), plain::LAUNCH).map_err(failed)?;
+        let ranks = launch.map_or(1, |launch| launch.ranks.len());
+        shared::usage(&folder, u32::try_from(ranks).unwrap_or(u32::MAX)).map_err(failed)
     }
 
     fn stacks(&self, attempt: &AttemptId) -> Result<Option<String>, ExecutorError> {

@@ -46,6 +46,7 @@ pub(crate) struct Kept {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct KeptRank {
+    /// Those that it sees.
     pub(crate) gpus: Vec<u8>,
     pub(crate) env: BTreeMap<String, String>,
 }
@@ -54,8 +55,10 @@ impl Kept {
     pub(crate) fn of(launch: &Launch, log_limit: u64, plan: Plan) -> Self {
         let millis =
             |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let rank =
-            |rank: &crate::RankPlace| KeptRank { gpus: rank.gpus.clone(), env: rank.env.clone() };
+        let rank = |rank: &crate::RankPlace| KeptRank {
+            gpus: launch.seen_by(rank),
+            env: rank.env.clone(),
+        };
         Self {
             attempt: launch.attempt.as_str().to_owned(),
             name: launch.name.clone(),

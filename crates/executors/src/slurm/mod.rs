@@ -399,7 +399,10 @@ impl Executor for SlurmExecutor {
     }
 
     fn usage(&self, attempt: &AttemptId) -> Result<Option<Usage>, ExecutorError> {
-        self.folder.known(attempt).map(|_| None)
+        let folder = self.folder.known(attempt)?;
+        let failed = |error: io::Error| away(&folder, &error);
+        let kept: Option<Kept> = plain::get(&folder.join(LAUNCH), plain::RECORD).map_err(failed)?;
+        shared::usage(&folder, kept.map_or(1, |kept| kept.ranks)).map_err(failed)
     }
 
     fn stacks(&self, attempt: &AttemptId) -> Result<Option<String>, ExecutorError> {

@@ -26,7 +26,10 @@ const SPARE_SECONDS: u64 = 120;
 pub(super) struct Shape {
     nodes: usize,
     per_node: usize,
+    /// Of each rank; 0 if it sees those of its node.
     gpus: usize,
+    /// Of each node.
+    each: usize,
 }
 
 impl Shape {
@@ -50,7 +53,14 @@ impl Shape {
         if launch.ranks.iter().any(|rank| rank.gpus.len() != gpus) {
             return refuse("on Slurm, each has equally many GPUs");
         }
-        Ok(Self { nodes: nodes.len(), per_node, gpus })
+        if !launch.shares_gpus {
+            return Ok(Self { nodes: nodes.len(), per_node, gpus, each: gpus * per_node });
+        }
+        let each = launch.ranks.first().map_or(0, |rank| launch.seen_by(rank).len());
+        if launch.ranks.iter().any(|rank| launch.seen_by(rank).len() != each) {
+            return refuse("on Slurm, each node has equally many GPUs");
+        }
+        Ok(Self { nodes: nodes.len(), per_node, gpus: 0, each })
     }
 }
 
@@ -84,9 +94,9 @@ pub(super) fn submission(
         let node = u64::from(limits.memory_mib) * shape.per_node as u64;
         words.push(format!("--mem={node}M"));
     }
-    if shape.gpus > 0 {
+    if shape.each > 0 {
         let kind = settings.gpu_type.as_deref().map(|kind| format!("{kind}:")).unwrap_or_default();
-        words.push(format!("--gres=gpu:{kind}{}", shape.gpus * shape.per_node));
+        words.push(format!("--gres=gpu:{kind}{}", shape.each));
     }
     if let Some(time) = limits.time {
         let seconds = time.as_secs() + launch.grace.as_secs() + SPARE_SECONDS;
@@ -157,6 +167,7 @@ mod tests {
             env: BTreeMap::from([("RANK".to_owned(), "weaker".to_owned())]),
             secrets: BTreeMap::from([("TOKEN".to_owned(), Secret::new("hidden"))]),
             ranks: nodes.iter().map(rank).collect(),
+            shares_gpus: false,
             limits: Limits {
                 cpu_millis: 1500,
                 memory_mib: 100,
@@ -171,9 +182,16 @@ mod tests {
     fn nodes_must_be_alike() {
         let shape = |nodes: &[(&str, usize)]| Shape::of(&launch(nodes));
         let even = shape(&[("a", 1), ("a", 1), ("b", 1), ("b", 1)]);
-        assert_eq!(even, Ok(Shape { nodes: 2, per_node: 2, gpus: 1 }));
+        assert_eq!(even, Ok(Shape { nodes: 2, per_node: 2, gpus: 1, each: 2 }));
         assert!(shape(&[("a", 0), ("a", 0), ("b", 0)]).unwrap_err().contains("equally many"));
         assert!(shape(&[("a", 1), ("b", 2)]).unwrap_err().contains("GPUs"));
+        // Those of a node see the same ones, which are asked for once.
+        let mut shared = launch(&[("a", 2), ("a", 2), ("b", 2), ("b", 2)]);
+        shared.shares_gpus = true;
+        let shape = Shape::of(&shared).unwrap();
+        assert_eq!(shape, Shape { nodes: 2, per_node: 2, gpus: 0, each: 2 });
+        let text = launch_file(&shared, &shape, Path::new("/shared/job-1"));
+        assert!(text.contains("falaj_gpus_per_rank='0'\n"), "{text}");
     }
 
     #[test]

@@ -70,6 +70,7 @@ fn launch() -> Launch {
         env: BTreeMap::new(),
         secrets: BTreeMap::new(),
         ranks: vec![RankPlace { node: "n1".to_owned(), gpus: Vec::new(), env: BTreeMap::new() }],
+        shares_gpus: false,
         limits: Limits::default(),
         grace: Duration::from_secs(1),
         gang_grace: Duration::from_secs(1),

@@ -161,6 +161,7 @@ pub(crate) fn script(of: &str, text: &str) -> Launch {
         env: BTreeMap::new(),
         secrets: BTreeMap::new(),
         ranks: ranks(1),
+        shares_gpus: false,
         limits: Limits::default(),
         grace: Duration::from_secs(20),
         gang_grace: Duration::from_secs(2),

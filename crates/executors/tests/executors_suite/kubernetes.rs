@@ -1,5 +1,7 @@
 //! What is Kubernetes' own: pods of several ranks, queues, what others do to pods, and what is left behind.
 
+use std::time::Duration;
+
 use falaj_executors::{
     End, Executor, ExecutorError, KubernetesExecutor, KubernetesSettings, Launch, Notice, Phase,
     RankEnd,
@@ -172,6 +174,30 @@ fn another_server_takes_over() {
     assert_eq!(ended(&*first, &launch.attempt).0, End::Lost);
 }
 
+/// What was found out before is the end, whatever another server is told to do.
+#[test]
+fn why_it_ends_is_handed_on() {
+    let engine = engine();
+    let first = engine.executor();
+    let stubborn = "trap '' TERM; echo ready; while :; do sleep 0.1; done";
+    let text = format!("if [ $RANK = 1 ]; then sleep 1; date +%s%3N; exit 3; fi; {stubborn}");
+    let mut gang = script("handed", &text);
+    gang.ranks = ranks(3);
+    first.launch(&gang).unwrap();
+    let cause = engine.attempts().join(gang.attempt.as_str()).join("cause.json");
+    until("no rank has failed", || {
+        find(&*first, &gang.attempt).unwrap();
+        cause.exists()
+    });
+    drop(first);
+    let elsewhere = engine.folder.path().join("elsewhere");
+    let second = KubernetesExecutor::new(elsewhere, cluster(&engine).settings()).unwrap();
+    assert_eq!(find(&second, &gang.attempt).unwrap().phase, Phase::Running);
+    second.tell(&gang.attempt, Notice::Stop).unwrap();
+    let end = ended(&second, &gang.attempt).0;
+    assert_eq!(end, End::Failed { rank: 1, how: RankEnd::Exit(3) });
+}
+
 /// What a server leaves that dies right after the cluster has taken a job.
 #[test]
 fn a_job_that_nobody_wrote_down_is_found_by_its_name() {
@@ -184,6 +210,47 @@ fn a_job_that_nobody_wrote_down_is_found_by_its_name() {
     executor.launch(&launch).unwrap();
     assert_eq!(ended(&*executor, &launch.attempt).0, End::Succeeded);
     assert_eq!(output(&*executor, &launch.attempt, 0), "ran\n");
+}
+
+/// What a server leaves that dies between a job and what its pods need.
+#[test]
+fn a_job_that_was_left_half_made_is_made_whole() {
+    let engine = engine();
+    let launch = script("half-made", "echo ran; sleep 1");
+    let first = engine.executor();
+    first.launch(&launch).unwrap();
+    let job = named(&*first, &launch);
+    drop(first);
+    let folder = engine.attempts().join(launch.attempt.as_str());
+    std::fs::remove_file(folder.join("submitted")).unwrap();
+    let secret = format!("/api/v1/NAMESPACE/secrets/{job}");
+    let ask = |method, path: &str, body| cluster(&engine).ask(method, path, &body).0;
+    let note = json!({"metadata": {"annotations": {"falaj.dev/whole": null}}});
+    assert_eq!(ask("PATCH", &format!("{JOBS}/{job}"), note), 200);
+    assert_eq!(ask("DELETE", &secret, Value::Null), 200);
+    // Nobody takes it for started, so it is launched again.
+    let executor = engine.executor();
+    assert_eq!(find(&*executor, &launch.attempt), None);
+    executor.launch(&launch).unwrap();
+    assert_eq!(ask("GET", &secret, Value::Null), 200);
+    assert_eq!(ended(&*executor, &launch.attempt).0, End::Succeeded);
+    assert_eq!(output(&*executor, &launch.attempt, 0), "ran\n");
+}
+
+/// What an operator brings about who changes the mark of a pool while its jobs run.
+#[test]
+fn one_with_another_mark_is_not_lost() {
+    let engine = engine();
+    let executor = engine.executor();
+    let text = "trap '' TERM; echo ready; while :; do sleep 0.1; done";
+    let mut launch = script("marked", text);
+    launch.grace = Duration::from_mins(10);
+    executor.launch(&launch).unwrap();
+    says(&*executor, &launch.attempt, 0, "ready");
+    let other = with(&engine, |settings| settings.owner = "another".to_owned());
+    assert_eq!(find(&other, &launch.attempt).unwrap().phase, Phase::Running);
+    executor.tell(&launch.attempt, Notice::Kill).unwrap();
+    assert_eq!(ended(&*executor, &launch.attempt).0, End::Stopped);
 }
 
 #[test]

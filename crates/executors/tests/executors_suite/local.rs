@@ -266,6 +266,22 @@ fn gpus_are_those_that_were_given() {
 }
 
 #[test]
+fn ranks_of_a_node_see_its_gpus_in_one_order_if_they_share_them() {
+    let (_engine, executor) = engine();
+    let mut launch = script("shared", "echo \"[$CUDA_VISIBLE_DEVICES]\"");
+    launch.ranks = crate::engine::ranks(4);
+    for (rank, (node, gpus)) in [("a", [4]), ("a", [1]), ("b", [0]), ("b", [2])].iter().enumerate()
+    {
+        (*node).clone_into(&mut launch.ranks[rank].node);
+        launch.ranks[rank].gpus = gpus.to_vec();
+    }
+    launch.shares_gpus = true;
+    assert_eq!(run(&executor, &launch), End::Succeeded);
+    let said = [0, 1, 2, 3].map(|rank| output(&executor, &launch.attempt, rank));
+    assert_eq!(said, ["[1,4]\n", "[1,4]\n", "[0,2]\n", "[0,2]\n"]);
+}
+
+#[test]
 fn a_folder_that_is_not_there_is_named() {
     let (engine, executor) = engine();
     let mut launch = script("nowhere", "pwd");

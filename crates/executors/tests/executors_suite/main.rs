@@ -17,3 +17,4 @@ mod local;
 mod ray;
 mod slurm;
 mod tape;
+mod told;

@@ -41,6 +41,28 @@ fn a_gang_has_its_gpus_and_nodes_or_waits_and_says_why() {
 }
 
 #[test]
+fn ranks_of_a_node_see_its_gpus_if_they_share_them() {
+    let Some(engine) = Engine::of(Kind::Ray) else { return };
+    let executor = engine.executor();
+    let seen = |shares: bool| {
+        let mut gang = script("shared", "echo $CUDA_VISIBLE_DEVICES");
+        gang.ranks = ranks(2);
+        for (rank, place) in (0..).zip(&mut gang.ranks) {
+            "wish".clone_into(&mut place.node);
+            place.gpus = vec![rank];
+        }
+        gang.shares_gpus = shares;
+        assert_eq!(run(&*executor, &gang), End::Succeeded);
+        [0, 1].map(|rank| output(&*executor, &gang.attempt, rank).trim().to_owned())
+    };
+    let own = seen(false);
+    assert!(own[0] != own[1] && !own.concat().contains(','), "{own:?}");
+    let shared = seen(true);
+    assert_eq!(shared[0].split(',').count(), 2, "{shared:?}");
+    assert_eq!(shared[0], shared[1]);
+}
+
+#[test]
 fn its_pages_show_no_secret() {
     let Some(engine) = Engine::of(Kind::Ray) else { return };
     let executor = engine.executor();
@@ -114,4 +136,21 @@ fn a_ray_that_does_not_answer_is_away() {
     // It is launched as soon as it can be.
     let executor = engine.executor();
     assert_eq!(run(&*executor, &launch), End::Failed { rank: 0, how: RankEnd::Exit(3) });
+}
+
+#[test]
+fn what_ranks_use_is_told() {
+    let Some(engine) = Engine::of(Kind::Ray) else { return };
+    let executor = engine.executor();
+    let text = "x=$(head -c 30000000 /dev/zero | tr '\\0' x); until [ $SECONDS -ge 4 ]; do :; done; echo ${#x}";
+    let mut launch = script("busy", text);
+    launch.ranks = ranks(2);
+    executor.launch(&launch).unwrap();
+    let used = || executor.usage(&launch.attempt).unwrap();
+    until("nothing is told", || used().is_some_and(|used| used.memory_bytes > 30_000_000));
+    assert_eq!(ended(&*executor, &launch.attempt).0, End::Succeeded);
+    let used = used().unwrap();
+    // Both were at work nearly all the time, on a machine that may have others to serve.
+    assert!((1.0..20.0).contains(&used.cpu_seconds), "{used:?}");
+    assert!(used.peak_memory_bytes > 30_000_000 && used.memory_bytes == 0, "{used:?}");
 }

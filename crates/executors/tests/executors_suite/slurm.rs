@@ -90,6 +90,23 @@ fn gpus_are_shared_out_among_the_ranks_of_a_node() {
 }
 
 #[test]
+fn ranks_of_a_node_see_its_gpus_if_they_share_them() {
+    let Some(engine) = Engine::of(Kind::Slurm) else { return };
+    let executor = engine.executor();
+    let mut gang = script("shared", "echo $CUDA_VISIBLE_DEVICES");
+    gang.ranks = ranks(2);
+    for (rank, place) in (0..).zip(&mut gang.ranks) {
+        "wish".clone_into(&mut place.node);
+        place.gpus = vec![rank];
+    }
+    gang.shares_gpus = true;
+    assert_eq!(run(&*executor, &gang), End::Succeeded);
+    let said = [0, 1].map(|rank| output(&*executor, &gang.attempt, rank));
+    assert_eq!(said[0].trim().split(',').count(), 2, "{said:?}");
+    assert_eq!(said[0], said[1]);
+}
+
+#[test]
 fn what_waits_says_why_and_can_be_stopped() {
     let Some(engine) = Engine::of(Kind::Slurm) else { return };
     let executor = engine.executor();
@@ -227,4 +244,21 @@ fn a_slurm_that_does_not_answer_is_away() {
     );
     assert_eq!(ended(&again.unwrap(), &launch.attempt).0, End::Succeeded);
     executor.wait(Duration::from_millis(1));
+}
+
+#[test]
+fn what_ranks_use_is_told() {
+    let Some(engine) = Engine::of(Kind::Slurm) else { return };
+    let executor = engine.executor();
+    let text = "x=$(head -c 30000000 /dev/zero | tr '\\0' x); until [ $SECONDS -ge 4 ]; do :; done; echo ${#x}";
+    let mut launch = script("busy", text);
+    launch.ranks = ranks(2);
+    executor.launch(&launch).unwrap();
+    let used = || executor.usage(&launch.attempt).unwrap();
+    until("nothing is told", || used().is_some_and(|used| used.memory_bytes > 30_000_000));
+    assert_eq!(ended(&*executor, &launch.attempt).0, End::Succeeded);
+    let used = used().unwrap();
+    // Both were at work nearly all the time, on a machine that may have others to serve.
+    assert!((1.0..20.0).contains(&used.cpu_seconds), "{used:?}");
+    assert!(used.peak_memory_bytes > 30_000_000 && used.memory_bytes == 0, "{used:?}");
 }

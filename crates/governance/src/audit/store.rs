@@ -83,21 +83,22 @@ fn frontier(row: &Row) -> Result<Frontier> {
 /// Entries after `last` that no other transaction can still come before, oldest first.
 pub(super) fn pending(tx: &mut Tx<'_>, last: (i64, i64), limit: u32) -> Result<Vec<Pending>> {
     let horizon = tx.horizon()?;
-    let rows = tx.query(
+    let mut pending = Vec::new();
+    tx.scan(
         "SELECT tx, seq, at, tenant, entry FROM audit_entry
          WHERE (tx, seq) > ($1, $2) AND tx < $3 ORDER BY tx, seq LIMIT $4",
         &params![last.0, last.1, horizon, limit],
-    )?;
-    rows.iter()
-        .map(|row| {
-            Ok(Pending {
+        |row| {
+            pending.push(Pending {
                 place: (row.get("tx")?, row.get("seq")?),
                 at: row.get("at")?,
                 tenant: row.get("tenant")?,
                 text: row.get("entry")?,
-            })
-        })
-        .collect()
+            });
+            Ok(())
+        },
+    )?;
+    Ok(pending)
 }
 
 /// The row of one leaf, for [`insert_leaves`].

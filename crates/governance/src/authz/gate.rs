@@ -102,7 +102,7 @@ impl CedarGate {
         let epoch = self.epoch.current();
         let policies = self.policies_for(question);
         let version = (epoch, policies.revision);
-        let key = self.keys.key(question, version, policies.looks_at_source);
+        let key = self.keys.key(question, version, policies.looks);
         if let Some(verdict) = self.decisions.get(&key) {
             return verdict;
         }

@@ -17,6 +17,7 @@ use falaj_store::db::Db;
 
 use super::cache::Cache;
 use super::engine::Engine;
+use super::question::Looks;
 use super::store;
 use super::upload;
 
@@ -26,15 +27,15 @@ pub(super) struct PoliciesInForce {
     /// Names this state of the tenant's policies; 0 for the built-in ones alone.
     pub(super) revision: u64,
     pub(super) set: PolicySet,
-    /// Whether the caller's address can make a difference.
-    pub(super) looks_at_source: bool,
+    /// What can make a difference.
+    pub(super) looks: Looks,
     /// The part of `set` that matters for an action, made when it is first asked for.
     by_action: RwLock<HashMap<&'static str, Arc<PolicySet>>>,
 }
 
 impl PoliciesInForce {
-    fn new(revision: u64, set: PolicySet, looks_at_source: bool) -> Self {
-        Self { revision, set, looks_at_source, by_action: RwLock::default() }
+    fn new(revision: u64, set: PolicySet, looks: Looks) -> Self {
+        Self { revision, set, looks, by_action: RwLock::default() }
     }
 
     /// The policies that can apply to `action`.
@@ -79,7 +80,8 @@ pub(super) struct Library {
 
 impl Library {
     pub(super) fn new(db: Db, engine: Arc<Engine>, cache: usize) -> Self {
-        let built_in = Arc::new(PoliciesInForce::new(0, engine.built_in().clone(), false));
+        let built_in =
+            Arc::new(PoliciesInForce::new(0, engine.built_in().clone(), Looks::default()));
         Self {
             db,
             engine,
@@ -146,16 +148,26 @@ impl Library {
 /// Adds a tenant's policies to the built-in ones.
 pub(super) fn put_in_force(engine: &Engine, texts: &Texts) -> PoliciesInForce {
     let mut set = engine.built_in().clone();
-    let mut looks_at_source = false;
+    let mut looks = Looks::default();
     for (name, source) in &texts.policies {
         // An attribute can be spelled with escapes, so a backslash counts as well.
-        looks_at_source |= source.contains("source") || source.contains('\\');
+        let is_escaped = source.contains('\\');
+        looks.at_source |= is_escaped || source.contains("source");
+        looks.at_ids |= is_escaped || names_ids(source);
         if let Err(error) = add(&mut set, name, source) {
             tracing::error!(policy = name, error = error.chain(), "a stored policy is unreadable");
             close(&mut set, name);
         }
     }
-    PoliciesInForce::new(texts.revision, set, looks_at_source)
+    PoliciesInForce::new(texts.revision, set, looks)
+}
+
+/// Whether a text may tell one resource of a kind from another: by the attribute `id`, or by naming one.
+/// Words that only look so cost a few decisions their place in the cache.
+pub(super) fn names_ids(source: &str) -> bool {
+    let is_word = |text: char| text.is_ascii_alphanumeric() || text == '_';
+    let mut words = source.split(|text| !is_word(text));
+    words.any(|word| matches!(word, "id" | "Resource"))
 }
 
 fn add(set: &mut PolicySet, name: &str, source: &str) -> Result<()> {

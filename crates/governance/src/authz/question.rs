@@ -133,16 +133,19 @@ impl Hasher for Gathered {
     }
 }
 
+/// What policies may look at that is another in nearly every question: left out of the keys where none
+/// does, it does not split the cache for nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Looks {
+    /// The caller's address.
+    pub(super) at_source: bool,
+    /// Which of the resources of its kind it is.
+    pub(super) at_ids: bool,
+}
+
 impl KeyMaker {
-    /// `version` names the state of the world that the decision would be made in; `with_source`
-    /// says whether any policy looks at the caller's address, which would otherwise split the
-    /// cache for nothing.
-    pub(super) fn key(
-        &self,
-        question: &Question<'_>,
-        version: (u64, u64),
-        with_source: bool,
-    ) -> Key {
+    /// `version` names the state of the world that the decision would be made in.
+    pub(super) fn key(&self, question: &Question<'_>, version: (u64, u64), looks: Looks) -> Key {
         let mut hasher = Gathered(Vec::with_capacity(USUAL));
         version.hash(&mut hasher);
         let principal = question.principal;
@@ -162,12 +165,15 @@ impl KeyMaker {
         grants.hash(&mut hasher);
         question.action.name.hash(&mut hasher);
         question.kind.hash(&mut hasher);
-        question.id.hash(&mut hasher);
+        // Of the built-in policies the one of what concerns oneself looks at it.
+        if looks.at_ids || is_own(question.action) {
+            question.id.hash(&mut hasher);
+        }
         question.scope.hash(&mut hasher);
         question.attributes.hash(&mut hasher);
         question.situation.purpose.hash(&mut hasher);
         question.situation.destination.hash(&mut hasher);
-        if with_source {
+        if looks.at_source {
             question.situation.source.hash(&mut hasher);
         }
         let name = |state: &RandomState| {

@@ -13,8 +13,8 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::engine::Engine;
-use super::library::{PoliciesInForce, Texts, put_in_force};
-use super::question::{KeyMaker, Question, Situation};
+use super::library::{PoliciesInForce, Texts, names_ids, put_in_force};
+use super::question::{KeyMaker, Looks, Question, Situation};
 use super::{slice, upload};
 
 /// The actions of every module of this crate.
@@ -57,6 +57,17 @@ const TENANT_POLICIES: &[&str] = &[
     r#"permit (principal, action == Action::"thing:delete", resource)
        when { principal in resource.contributors && resource.kind == "thing"
               && context.method == "oidc" };"#,
+];
+
+/// Texts that tell resources apart by what they are called.
+const NAMING_POLICIES: &[&str] = &[
+    r#"forbid (principal, action, resource) when { resource.id == "x" };"#,
+    r#"forbid (principal, action, resource) when { resource["id"] like "x*" };"#,
+    r#"forbid (principal, action, resource) when { resource . // which
+       id == "x" };"#,
+    r#"forbid (principal, action, resource == Resource::"thing/x");"#,
+    r#"permit (principal, action == Action::"thing:run", resource)
+       when { resource in [Resource::"thing/x", Resource::"thing/y"] };"#,
 ];
 
 fn id(number: u8) -> Uuid {
@@ -186,12 +197,14 @@ fn engine() -> &'static Engine {
 
 /// The policies of [`TENANT_POLICIES`], in force.
 fn tenant_policies() -> &'static PoliciesInForce {
-    static POLICIES: LazyLock<PoliciesInForce> = LazyLock::new(|| {
-        let named = TENANT_POLICIES.iter().enumerate();
-        let policies = named.map(|(n, text)| (format!("p{n}"), (*text).to_owned())).collect();
-        put_in_force(engine(), &Texts { revision: 1, policies })
-    });
+    static POLICIES: LazyLock<PoliciesInForce> = LazyLock::new(|| in_force(TENANT_POLICIES));
     &POLICIES
+}
+
+fn in_force(texts: &[&str]) -> PoliciesInForce {
+    let named = texts.iter().enumerate();
+    let policies = named.map(|(n, text)| (format!("p{n}"), (*text).to_owned())).collect();
+    put_in_force(engine(), &Texts { revision: 1, policies })
 }
 
 /// Everything there is, in one store: every scope, every role with the roles below it and on the
@@ -265,27 +278,43 @@ proptest! {
         principals in prop::collection::vec(any_principal(), 2),
         things in prop::collection::vec(any_thing(), 2),
     ) {
+        static NAMING: LazyLock<PoliciesInForce> = LazyLock::new(|| in_force(NAMING_POLICIES));
         let (engine, keys) = (engine(), KeyMaker::default());
-        let policies = tenant_policies();
-        let mut seen = std::collections::HashMap::new();
-        for principal in &principals {
-            for thing in &things {
-                for action in TEST_ACTIONS {
-                    let question = question(principal, action, thing);
-                    let verdict = engine.decide(&question, &policies.set);
-                    let key = keys.key(&question, (1, 1), policies.looks_at_source);
-                    let before = seen.insert(key, verdict.clone());
-                    prop_assert!(before.is_none_or(|before| before == verdict));
+        let called_x = things.iter().map(|thing| Thing { id: "x".to_owned(), ..thing.clone() });
+        let things: Vec<Thing> = things.iter().cloned().chain(called_x).collect();
+        for policies in [tenant_policies(), &NAMING] {
+            let mut seen = std::collections::HashMap::new();
+            for principal in &principals {
+                for thing in &things {
+                    for action in TEST_ACTIONS {
+                        let question = question(principal, action, thing);
+                        let verdict = engine.decide(&question, &policies.set);
+                        let key = keys.key(&question, (1, 1), policies.looks);
+                        let before = seen.insert(key, verdict.clone());
+                        prop_assert!(before.is_none_or(|before| before == verdict));
+                    }
                 }
             }
         }
     }
 }
 
+/// A decision is made once for all resources of a kind, unless a policy could tell them apart.
+#[test]
+fn ids_split_the_cache_only_where_a_policy_looks_at_them() {
+    for text in TENANT_POLICIES {
+        assert!(!names_ids(text), "{text}");
+    }
+    for text in NAMING_POLICIES {
+        assert!(names_ids(text), "{text}");
+    }
+    assert!(!tenant_policies().looks.at_ids);
+}
+
 #[test]
 fn every_text_of_the_tests_passes_the_checks_of_an_upload() {
     let engine = engine();
-    for text in TENANT_POLICIES {
+    for text in TENANT_POLICIES.iter().chain(NAMING_POLICIES) {
         upload::check(engine, text, 10_000).unwrap();
     }
 }
@@ -367,6 +396,6 @@ fn the_cost_of_a_decision() {
     time("and 32 of a tenant", &|| drop(engine.decide(&question, &many.set)));
     time("slice alone", &|| drop(slice::entities(engine.vocabulary(), &question)));
     time("cache key", &|| {
-        let _ = keys.key(&question, (1, 1), true);
+        let _ = keys.key(&question, (1, 1), Looks { at_source: true, at_ids: true });
     });
 }

@@ -143,14 +143,16 @@ impl Tenancy {
                 if let Some(zones) = patch.allowed_zones {
                     tenant.allowed_zones = with_home(zones, &tenant.zone);
                 }
-                let mut change = Change::new(&TENANT_UPDATE, &about).before(&old).after(&tenant);
+                let change = Change::new(&TENANT_UPDATE, &about);
                 // What stays as it was is no news, but that somebody tried is on record.
-                if tenant != old {
+                let change = if tenant == old {
+                    change.unchanged(&tenant)
+                } else {
                     require_zones(tx, &tenant)?;
                     refuse_stranded(tx, &tenant)?;
                     store::update_tenant(tx, &tenant)?;
-                    change = change.event("tenant.updated", &tenant);
-                }
+                    change.before(&old).after(&tenant).event("tenant.updated", &tenant)
+                };
                 tx.record(&by, change)?;
                 Ok(tenant)
             })

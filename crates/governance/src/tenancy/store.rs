@@ -64,11 +64,15 @@ pub(super) fn delete_tenant(tx: &mut Tx<'_>, id: TenantId) -> Result<()> {
 }
 
 pub(super) fn find_tenant(tx: &mut Tx<'_>, name: &Name) -> Result<Option<Tenant>> {
-    let row = tx.query_opt(
-        "SELECT id, name, display_name, zone, created_at FROM tenant WHERE name = $1",
+    let rows = tx.query(
+        "SELECT t.id, t.name, t.display_name, t.zone, t.created_at, z.zone AS allowed
+         FROM tenant t LEFT JOIN tenant_zone z ON z.tenant = t.id
+         WHERE t.name = $1 ORDER BY z.zone",
         &params![name],
     )?;
-    row.map(|row| tenant(tx, &row)).transpose()
+    let Some(first) = rows.first() else { return Ok(None) };
+    let zones = rows.iter().filter_map(|row| row.get::<Option<Name>>("allowed").transpose());
+    tenant(first, zones.collect::<Result<_>>()?).map(Some)
 }
 
 pub(super) fn list_tenants(tx: &mut Tx<'_>, after: &str, limit: usize) -> Result<Vec<Tenant>> {
@@ -77,19 +81,22 @@ pub(super) fn list_tenants(tx: &mut Tx<'_>, after: &str, limit: usize) -> Result
          WHERE name > $1 ORDER BY name LIMIT $2",
         &params![after, limit],
     )?;
-    rows.iter().map(|row| tenant(tx, row)).collect()
+    let zones = "SELECT zone FROM tenant_zone WHERE tenant = $1 ORDER BY zone";
+    rows.iter()
+        .map(|row| {
+            let allowed = tx.query(zones, &params![row.get::<TenantId>("id")?])?;
+            tenant(row, allowed.iter().map(|row| row.get("zone")).collect::<Result<_>>()?)
+        })
+        .collect()
 }
 
-fn tenant(tx: &mut Tx<'_>, row: &Row) -> Result<Tenant> {
-    let id: TenantId = row.get("id")?;
-    let zones =
-        tx.query("SELECT zone FROM tenant_zone WHERE tenant = $1 ORDER BY zone", &params![id])?;
+fn tenant(row: &Row, allowed_zones: Vec<Name>) -> Result<Tenant> {
     Ok(Tenant {
-        id,
+        id: row.get("id")?,
         name: row.get("name")?,
         display_name: row.get("display_name")?,
         zone: row.get("zone")?,
-        allowed_zones: zones.iter().map(|row| row.get("zone")).collect::<Result<_>>()?,
+        allowed_zones,
         created_at: row.get("created_at")?,
     })
 }

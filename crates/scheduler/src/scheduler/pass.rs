@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 
 use super::{Job, Scheduler, State};
 use crate::decision::Decision;
-use crate::model::{Dimension, JobId, Millis, NodeId};
+use crate::model::{Dimension, GPU_PARTS, JobId, Millis, NodeId};
 use crate::order::Head;
 use crate::quota::{Fair, MAX_DEPTH};
 use crate::waiting::{Lane, Score, Verdict};
@@ -229,7 +229,9 @@ impl Scheduler {
         }
         let held = self.quota.all_held().get(Dimension::Gpu) as f64;
         let asks = (job.spec.per_node.gpu.parts() * u64::from(job.spec.nodes.min)) as f64;
-        held + asks + keeps <= parts
+        // Of few GPUs one is far more than the part that is meant, and who asks for nearly everything could
+        // never leave it.
+        keeps < GPU_PARTS as f64 / 2.0 || asks + keeps > parts || held + asks + keeps <= parts
     }
 
     /// Nodes on which a job could start now, or what is in the way.

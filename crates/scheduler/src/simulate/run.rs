@@ -8,8 +8,8 @@ use super::trace::{Trace, TraceJob};
 use crate::decision::Decision;
 use crate::event::Event;
 use crate::model::{
-    Ask, GpuAsk, JobId, JobSpec, MAX_GPUS, Millis, NodeSpec, QueueId, QueueSpec, Quota, Spot,
-    Topology, Width, ZoneSet,
+    Amounts, Ask, Dimension, GPU_PARTS, GpuAsk, JobId, JobSpec, MAX_GPUS, Millis, NodeSpec,
+    QueueId, QueueSpec, Quota, Spot, Topology, Width, ZoneSet,
 };
 use crate::order::{Head, Order};
 use crate::scheduler::{Scheduler, Settings};
@@ -25,11 +25,14 @@ pub struct Setup {
     pub lost: Millis,
     /// Of a GPU for an hour.
     pub price: f64,
+    /// Tenants share everything by what they have and have had, of which half is forgotten in this time;
+    /// not at all if it is 0.
+    pub half_life: Millis,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { nodes: 64, gpus_per_node: 8, round: 300_000, lost: 60_000, price: 2.0 }
+        Self { nodes: 64, gpus_per_node: 8, round: 300_000, lost: 60_000, price: 2.0, half_life: 0 }
     }
 }
 
@@ -90,15 +93,24 @@ pub fn run(
 
 impl<'a> Run<'a> {
     fn new(trace: &'a Trace, setup: &'a Setup, order: Box<dyn Order>) -> Self {
-        let settings = Settings { round: setup.round, ..Settings::default() };
+        let Setup { round, half_life, .. } = *setup;
+        let settings = Settings { round, half_life, ..Settings::default() };
         let limits_known = order.head() == Head::Reserves;
         let mut scheduler = Scheduler::new(settings, order);
         for id in 0..setup.nodes {
             let gpus = setup.gpus_per_node.min(MAX_GPUS);
             scheduler.apply(0, Event::NodeUp(NodeSpec { gpus, ..NodeSpec::plain(id) }));
         }
-        for tenant in 0..trace.tenants.len() as u32 {
-            scheduler.apply(0, Event::QueueSet(QueueSpec::tenant(tenant, Quota::NONE)));
+        let tenants = trace.tenants.len() as u32;
+        // Nobody owns anything where all share: somebody who asks for nothing lends it to them.
+        let quota = if half_life > 0 { Quota::nominal(Amounts::ZERO) } else { Quota::NONE };
+        for tenant in 0..tenants {
+            scheduler.apply(0, Event::QueueSet(QueueSpec::tenant(tenant, quota)));
+        }
+        if half_life > 0 {
+            let gpus = u64::from(setup.nodes) * u64::from(setup.gpus_per_node.min(MAX_GPUS));
+            let all = Amounts::UNLIMITED.with(Dimension::Gpu, gpus * GPU_PARTS);
+            scheduler.apply(0, Event::QueueSet(QueueSpec::tenant(tenants, Quota::nominal(all))));
         }
         Self {
             setup,

@@ -124,3 +124,50 @@ fn a_picture_has_a_curve_for_each() {
     assert_eq!(picture.matches("<polyline").count(), 2);
     assert!(picture.starts_with("<svg") && picture.ends_with("</svg>\n"));
 }
+
+#[test]
+fn tenants_that_have_had_less_go_first_where_all_share() {
+    // One has had everything for a day, and has a hundred long jobs in line; then another comes.
+    let mut text = "submit_s,duration_s,gpus,vc\n".to_owned();
+    for _ in 0..100 {
+        text.push_str("0,86400,8,much\n");
+    }
+    for _ in 0..20 {
+        text.push_str("90000,600,8,little\n");
+    }
+    let trace = Trace::parse(&text).unwrap();
+    let of = |half_life| {
+        let setup = Setup { nodes: 5, half_life, ..Setup::default() };
+        run(&trace, &setup, by_name("fifo-backfill").unwrap(), &mut |_, _| {})
+    };
+    let (first_come, shared) = (of(0), of(7 * 86_400_000));
+    assert_eq!((first_come.jobs, shared.jobs), (120, 120));
+    assert!(
+        shared.median_jct < first_come.median_jct
+            && shared.average_jct < first_come.average_jct - 10.0,
+        "{} {}",
+        shared.average_jct,
+        first_come.average_jct
+    );
+}
+
+#[test]
+fn on_a_small_cluster_everybody_runs_and_nothing_stays_idle() {
+    // A job that needs everything, and is displaced once; then two that need a half each, for long.
+    for (nodes, gpus) in [(1, 2), (1, 8), (2, 8)] {
+        let (all, half) = (nodes * gpus, nodes * gpus / 2);
+        let text = format!(
+            "submit_s,duration_s,gpus,vc\n0,7200,{all},a\n10,60,1,b\n900000,900000,{half},c\n\
+             900000,900000,{half},d\n"
+        );
+        let trace = Trace::parse(&text).unwrap();
+        let setup = Setup { nodes, gpus_per_node: gpus as u8, ..Setup::default() };
+        for name in NAMES {
+            let outcome = run(&trace, &setup, by_name(name).unwrap(), &mut |_, _| {});
+            assert_eq!(outcome.jobs, 4, "{name} on {nodes} x {gpus}");
+            // Both at the same time: they end when each would alone.
+            let hours = (900_000.0 + 900_000.0 + 3600.0) / 3600.0;
+            assert!(outcome.makespan < hours, "{name} on {nodes} x {gpus}: {}", outcome.makespan);
+        }
+    }
+}

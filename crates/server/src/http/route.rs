@@ -102,10 +102,13 @@ impl RouteTable {
     }
 }
 
-/// Balancers ask every few seconds and callers of models thousands of times a second: that all is
-/// well is not news, and a line about it costs as much as a small model's answer. Who asked models
-/// how often is on the audit log.
+/// Balancers ask every few seconds, and callers of models and of features, and jobs that log, thousands
+/// of times a second: that all is well is not news, and a line about it costs as much as a small model's
+/// answer. Who asked or logged how often is on the audit log.
 fn is_asked_all_the_time(route: &str) -> bool {
-    ["/health/", "/v2/health/"].iter().any(|health| route.starts_with(health))
-        || ["/infer", "/invocations", "/ModelInfer"].iter().any(|ask| route.ends_with(ask))
+    const HEALTH: [&str; 2] = ["/health/", "/v2/health/"];
+    const ASKED: [&str; 4] = ["/infer", "/invocations", "/ModelInfer", "/get-online-features"];
+    const LOGGED: [&str; 4] = ["/log-metric", "/log-batch", "/v1/traces", "/report"];
+    HEALTH.iter().any(|health| route.starts_with(health))
+        || ASKED.iter().chain(&LOGGED).any(|often| route.ends_with(often))
 }

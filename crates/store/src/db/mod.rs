@@ -172,6 +172,25 @@ impl Db {
         }
     }
 
+    /// Like [`Db::read`], for a row or a few that an index finds: so short that handing it to another
+    /// thread would take longer. On SQLite it runs on the caller's, if a connection is free.
+    pub async fn glance<T, F>(&self, work: F) -> Result<T>
+    where
+        F: FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let work = match &self.0.engine {
+            EngineHandle::Sqlite(sqlite) => {
+                match sqlite.readers.read_at_once(&self.0.clock, work) {
+                    Ok(read) => return read,
+                    Err(work) => work,
+                }
+            }
+            EngineHandle::Postgres(_) => work,
+        };
+        self.read(work).await
+    }
+
     async fn transact<T, F>(&self, pool: &Arc<Pool>, kind: Kind, work: F) -> Result<T>
     where
         F: FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,

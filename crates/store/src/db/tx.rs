@@ -18,12 +18,44 @@ pub struct Tx<'a> {
     failed: bool,
     /// This transaction's number, once it was asked for.
     number: Option<i64>,
+    /// The number that it stamps rows with on SQLite, once one was needed: see [`super::version`].
+    pub(super) counted: Option<i64>,
     pub(crate) clock: &'a Clock,
     pub(crate) replies: Option<&'a DataKey>,
     /// Whether other writes share this transaction, see [`Tx::alone`].
     pub(super) sharing: Sharing,
     /// The position of the last record written by this transaction: see [`crate::record`].
     pub(crate) position: Option<(i64, i64)>,
+    /// What is to be appended to logs once all writes that share the transaction have run; absent where
+    /// rows are appended at once.
+    pub(super) appended: Option<Appended>,
+}
+
+/// Rows for the ends of logs, by the statement that appends them.
+#[derive(Debug, Default)]
+pub(super) struct Appended(Vec<(&'static str, Vec<Vec<Value>>)>);
+
+impl Appended {
+    fn push(&mut self, sql: &'static str, row: Vec<Value>) {
+        match self.0.iter_mut().find(|(known, _)| *known == sql) {
+            Some((_, rows)) => rows.push(row),
+            None => self.0.push((sql, vec![row])),
+        }
+    }
+
+    /// Adds what another write appends, after what is here.
+    pub(super) fn extend(&mut self, other: Self) {
+        for (sql, rows) in other.0 {
+            for row in rows {
+                self.push(sql, row);
+            }
+        }
+    }
+
+    /// The rows of each statement, in the order in which they came.
+    pub(super) fn into_rows(self) -> impl Iterator<Item = (&'static str, Vec<Vec<Value>>)> {
+        self.0.into_iter()
+    }
 }
 
 /// Whether a transaction is shared, and what the write that runs in it has done so far.
@@ -57,8 +89,25 @@ const POSTGRES_HORIZON: &str = "
 
 impl<'a> Tx<'a> {
     pub(super) fn new(engine: Engine<'a>, clock: &'a Clock, replies: Option<&'a DataKey>) -> Self {
-        let sharing = Sharing::default();
-        Self { engine, failed: false, number: None, clock, replies, sharing, position: None }
+        Self {
+            engine,
+            failed: false,
+            number: None,
+            counted: None,
+            clock,
+            replies,
+            sharing: Sharing::default(),
+            position: None,
+            appended: None,
+        }
+    }
+
+    /// One of several writes in a transaction: they append to logs together, at its end, and stamp rows
+    /// with one number, once `counted`.
+    pub(super) fn one_of_several(mut self, counted: Option<i64>) -> Self {
+        self.appended = Some(Appended::default());
+        self.counted = counted;
+        self
     }
 
     /// Runs a statement and tells how many rows it changed.
@@ -84,6 +133,19 @@ impl<'a> Tx<'a> {
             }
             Engine::Postgres(connection) => connection.execute_later(sql, params),
         })
+    }
+
+    /// Appends a row to a log, at the latest when the transaction commits, in the order of the calls. No
+    /// write may read what it, or another in its transaction, has appended. So nothing has to be kept
+    /// for undoing it, should the write fail: that is what half of a small write would cost.
+    pub(crate) fn append(&mut self, sql: &'static str, row: &[Value]) -> Result<()> {
+        match &mut self.appended {
+            Some(appended) if !self.failed => {
+                appended.push(sql, row.to_vec());
+                Ok(())
+            }
+            _ => self.put(sql, row),
+        }
     }
 
     /// Runs one statement for each row of parameters and tells how many rows were changed in all:

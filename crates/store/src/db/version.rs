@@ -5,7 +5,7 @@
 //! the snapshot it read; later it reads the rows stamped at or above that number again. On
 //! PostgreSQL the number is the transaction's own, and a snapshot may be followed by late commits
 //! with lower numbers than some it already saw: hence *unsettled*, not *last*. SQLite commits one
-//! transaction after the other and counts them in a row.
+//! transaction after the other and counts them in a row; writes that share one share its number.
 
 use falaj_base::Result;
 
@@ -25,9 +25,14 @@ impl Tx<'_> {
         if !self.is_sqlite() {
             return self.number();
         }
+        if let Some(counted) = self.counted {
+            return Ok(counted);
+        }
         let counted = self
-            .query_one("UPDATE version SET value = value + 1 WHERE id = 1 RETURNING value", &[])?;
-        counted.get("value")
+            .query_one("UPDATE version SET value = value + 1 WHERE id = 1 RETURNING value", &[])?
+            .get("value")?;
+        self.counted = Some(counted);
+        Ok(counted)
     }
 
     /// Rows stamped below this number are as they will stay in every later snapshot, unless they

@@ -56,6 +56,14 @@ impl<'a> Change<'a> {
         self
     }
 
+    /// It was found so and stays so.
+    #[must_use]
+    pub fn unchanged(mut self, same: &impl Serialize) -> Self {
+        let digest = fingerprint(same);
+        (self.before, self.after) = (Some(digest.clone()), Some(digest));
+        self
+    }
+
     /// The reply to remember, sealed, for a caller that repeats its Idempotency-Key.
     #[must_use]
     pub fn reply(mut self, status: u16, body: &impl Serialize) -> Self {

@@ -22,10 +22,11 @@ pub use idempotency::StoredReply;
 
 use crate::db::{Migration, Tx, params};
 
-pub static MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "outbox",
-    sql: "
+pub static MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "outbox",
+        sql: "
         CREATE TABLE event (
             tx INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL, at INTEGER NOT NULL,
             kind TEXT NOT NULL, tenant TEXT, project TEXT, subject TEXT NOT NULL,
@@ -39,7 +40,14 @@ pub static MIGRATIONS: &[Migration] = &[Migration {
             fingerprint BLOB NOT NULL, status INTEGER NOT NULL, sealed_body BLOB NOT NULL,
             PRIMARY KEY (principal, idempotency_key));
         CREATE INDEX idempotent_reply_at ON idempotent_reply (at);",
-}];
+    },
+    Migration {
+        // Searches go by the leaves of the tree; nothing looks for entries by time.
+        version: 2,
+        name: "no index of entries by time",
+        sql: "DROP INDEX audit_entry_at;",
+    },
+];
 
 impl Tx<'_> {
     /// Puts a change on record: an audit entry always, an event if the change names one, and the
@@ -66,7 +74,7 @@ impl Tx<'_> {
     pub fn append_audit(&mut self, entry: &AuditEntry) -> Result<()> {
         let text = entry.bounded().canonical()?;
         let (tx, seq) = self.next_position()?;
-        self.put(
+        self.append(
             "INSERT INTO audit_entry (tx, seq, at, tenant, entry)
              VALUES ($1, COALESCE($2, (SELECT COALESCE(MAX(seq), 0) + 1 FROM audit_entry
                                        WHERE tx = 0)), $3, $4, $5)",
@@ -77,7 +85,7 @@ impl Tx<'_> {
     fn append_event(&mut self, change: &Change<'_>, kind: &str, data: &str) -> Result<()> {
         let (tx, seq) = self.next_position()?;
         let scope = &change.resource.scope;
-        self.put(
+        self.append(
             "INSERT INTO event (tx, seq, id, at, kind, tenant, project, subject, data)
              VALUES ($1, COALESCE($2, (SELECT COALESCE(MAX(seq), 0) + 1 FROM event
                                        WHERE tx = 0)), $3, $4, $5, $6, $7, $8, $9)",

@@ -70,7 +70,7 @@ impl Tracking {
     pub(crate) async fn make_default(&self, call: &Call) -> Result<Experiment> {
         let project = call.place.id;
         let found =
-            self.db().read(move |tx| store::find(tx, project, ExperimentId::DEFAULT)).await?;
+            self.db().glance(move |tx| store::find(tx, project, ExperimentId::DEFAULT)).await?;
         if let Some(found) = found {
             return Ok(found);
         }
@@ -101,7 +101,7 @@ impl Tracking {
             self.make_default(call).await?;
         }
         let (project, wanted) = (call.place.id, name.clone());
-        let found = self.db().read(move |tx| store::find_by_name(tx, project, &wanted)).await?;
+        let found = self.db().glance(move |tx| store::find_by_name(tx, project, &wanted)).await?;
         let not_there = || {
             let text = format!("Could not find experiment with name '{name}'");
             Error::new(&code::NOT_FOUND, text)

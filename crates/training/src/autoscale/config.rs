@@ -37,8 +37,10 @@ pub struct AutoscaleConfig {
     pub burst_for: Vec<Name>,
     /// How long they must have waited there.
     pub burst_after: HumanDuration,
-    /// Who is told.
+    /// Who is told, over HTTP.
     pub webhook: Option<WebhookConfig>,
+    /// Or an object of a Kubernetes cluster that is told by an annotation.
+    pub annotation: Option<AnnotationConfig>,
 }
 
 impl Default for AutoscaleConfig {
@@ -56,6 +58,7 @@ impl Default for AutoscaleConfig {
             burst_for: Vec::new(),
             burst_after: HumanDuration::from_mins(5),
             webhook: None,
+            annotation: None,
         }
     }
 }
@@ -74,11 +77,74 @@ pub struct WebhookConfig {
     pub timeout: HumanDuration,
 }
 
+/// An object of a Kubernetes cluster that stands for a group of nodes: an annotation of it says how many
+/// there should be, for whoever in the cluster acts on that.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AnnotationConfig {
+    /// A kubeconfig; that of the pool, or the account of the pod that the server runs in, if absent.
+    #[serde(default)]
+    pub kubeconfig: Option<PathBuf>,
+    /// One of its contexts; the current one if absent.
+    #[serde(default)]
+    pub context: Option<String>,
+    /// Such as `cluster.x-k8s.io/v1beta1`, or `v1`.
+    pub api_version: String,
+    /// Such as `MachineDeployment`, or `ConfigMap`.
+    pub kind: String,
+    /// What the API calls many of them, where that is not made of the kind.
+    #[serde(default)]
+    pub plural: Option<String>,
+    /// Absent if it is in none.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    pub name: String,
+    /// The annotation that holds the number of nodes.
+    #[serde(default = "target")]
+    pub key: String,
+    /// How long an answer may take.
+    #[serde(default = "ten_seconds")]
+    pub timeout: HumanDuration,
+}
+
+fn target() -> String {
+    "falaj.dev/target".to_owned()
+}
+
+impl AnnotationConfig {
+    /// What cannot be part of a path, or of an annotation, by its field.
+    fn lacks(&self) -> Option<(&'static str, String)> {
+        let plain = |text: &str| {
+            (1..=253).contains(&text.len())
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+        };
+        let parts = |text: &str| text.split('/').count() <= 2 && text.split('/').all(plain);
+        let none = |text: &Option<String>| text.as_deref().is_none_or(plain);
+        let all = [
+            ("annotation.api_version", &self.api_version, parts(&self.api_version)),
+            ("annotation.kind", &self.kind, plain(&self.kind)),
+            ("annotation.name", &self.name, plain(&self.name)),
+            ("annotation.key", &self.key, parts(&self.key)),
+        ];
+        if let Some((field, given, _)) = all.into_iter().find(|(_, _, fits)| !fits) {
+            let text = format!("is `{given}`; letters, digits and -._ are allowed, 253 at most");
+            return Some((field, text));
+        }
+        let odd = !none(&self.plural) || !none(&self.namespace);
+        odd.then(|| ("annotation.namespace", "or `plural` is no name of Kubernetes".to_owned()))
+    }
+}
+
 fn ten_seconds() -> HumanDuration {
     HumanDuration::from_secs(10)
 }
 
 impl AutoscaleConfig {
+    /// Whether somebody is told what the pool should have.
+    pub(crate) fn has_provider(&self) -> bool {
+        self.webhook.is_some() || self.annotation.is_some()
+    }
+
     /// What is wrong with it, by its field; `nodes` is how many the pool has.
     pub(crate) fn lacks(&self, nodes: u32) -> Option<(&'static str, String)> {
         let max = self.max.unwrap_or(nodes);
@@ -96,6 +162,12 @@ impl AutoscaleConfig {
         }
         if let Some(price) = self.max_price.filter(|price| !(price.is_finite() && *price >= 0.0)) {
             return Some(("max_price", format!("is {price}; allowed: 0 or more")));
+        }
+        if self.webhook.is_some() && self.annotation.is_some() {
+            return Some(("annotation", "is set beside `webhook`; one is told".to_owned()));
+        }
+        if let Some(found) = self.annotation.as_ref().and_then(AnnotationConfig::lacks) {
+            return Some(found);
         }
         let url = &self.webhook.as_ref()?.url;
         let fits = url.starts_with("https://") || url.starts_with("http://");
@@ -142,5 +214,14 @@ mod tests {
         assert_eq!(field(r#"{"max_price": -1.0}"#), Some("max_price"));
         assert_eq!(field(r#"{"webhook": {"url": "ftp://x"}}"#), Some("webhook.url"));
         assert_eq!(field(r#"{"webhook": {"url": "https://x/y"}}"#), None);
+        let noted = |more: &str| {
+            let object = r#""api_version": "apps/v1", "kind": "Deployment", "name": "nodes""#;
+            field(&format!(r#"{{"annotation": {{{object}{more}}}}}"#))
+        };
+        assert_eq!(noted(""), None);
+        assert_eq!(noted(r#", "namespace": "kube-system", "key": "acme.com/nodes""#), None);
+        assert_eq!(noted(r#", "namespace": "../x""#), Some("annotation.namespace"));
+        assert_eq!(noted(r#", "key": "a/b/c""#), Some("annotation.key"));
+        assert_eq!(noted(r#"}, "webhook": {"url": "https://x""#), Some("annotation"));
     }
 }

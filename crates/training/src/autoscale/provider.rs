@@ -1,21 +1,29 @@
 //! Telling whoever brings nodes what a pool should have.
 //!
 //! A request says everything that should be there, so one that is lost or comes twice does no harm; its
-//! key is the same whenever the same is told. The answer may say how many nodes there will be.
+//! key is the same whenever the same is told. The answer may say how many nodes there will be. An annotation
+//! says the same to whoever looks at it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use falaj_base::{Secret, Timestamp};
+use falaj_executors::{ClusterObject, annotate};
 use falaj_registry::webhook::signature;
 use reqwest::{Client, header, redirect};
 use serde::{Deserialize, Serialize};
 
-use super::config::WebhookConfig;
+use super::config::{AnnotationConfig, AutoscaleConfig, WebhookConfig};
+use crate::pool::kubernetes::KubernetesConfig;
 
 /// The most of an answer that is read.
 const MOST: usize = 64 << 10;
 /// The most of a problem that is kept.
 const MOST_TEXT: usize = 300;
+/// The annotation with everything that should be there, and the most that fits into it: all annotations of
+/// an object together have 256 KiB.
+const WISH: &str = "falaj.dev/wish";
+const MOST_NOTE: usize = 128 << 10;
 
 /// What a pool should have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -53,12 +61,57 @@ struct Answer {
     target: Option<u64>,
 }
 
-/// Tells it, once. What it took, or why it did not.
-pub(crate) async fn tell(
-    config: &WebhookConfig,
-    wish: &Wish,
-    now: Timestamp,
-) -> Result<Option<u64>, String> {
+/// Who is told of a pool.
+#[derive(Clone, Debug)]
+pub(crate) enum Provider {
+    Webhook(WebhookConfig),
+    Annotation(Box<AnnotationConfig>, ClusterObject),
+}
+
+impl Provider {
+    /// The one that the configuration names; `cluster` is that of the pool itself.
+    pub(crate) fn of(config: &AutoscaleConfig, cluster: Option<&KubernetesConfig>) -> Option<Self> {
+        if let Some(webhook) = &config.webhook {
+            return Some(Self::Webhook(webhook.clone()));
+        }
+        let noted = config.annotation.as_ref()?;
+        let own = noted.kubeconfig.is_some();
+        let cluster = cluster.filter(|_| !own);
+        let object = ClusterObject {
+            kubeconfig: noted.kubeconfig.clone().or_else(|| cluster?.kubeconfig.clone()),
+            context: noted.context.clone().or_else(|| cluster?.context.clone()),
+            api_version: noted.api_version.clone(),
+            kind: noted.kind.clone(),
+            plural: noted.plural.clone(),
+            namespace: noted.namespace.clone(),
+            name: noted.name.clone(),
+        };
+        Some(Self::Annotation(Box::new(noted.clone()), object))
+    }
+
+    /// Tells it, once. What it took, or why it did not.
+    pub(crate) async fn tell(&self, wish: &Wish, now: Timestamp) -> Result<Option<u64>, String> {
+        match self {
+            Self::Webhook(webhook) => tell(webhook, wish, now).await,
+            Self::Annotation(config, object) => {
+                let notes = notes(config, wish)?;
+                annotate(object, &notes, config.timeout.get()).await.map(|()| None)
+            }
+        }
+    }
+}
+
+/// What an object is told.
+fn notes(config: &AnnotationConfig, wish: &Wish) -> Result<BTreeMap<String, String>, String> {
+    let mut notes = BTreeMap::from([(config.key.clone(), wish.target.to_string())]);
+    let whole = serde_json::to_string(wish).map_err(|error| error.to_string())?;
+    if whole.len() <= MOST_NOTE && config.key != WISH {
+        notes.insert(WISH.to_owned(), whole);
+    }
+    Ok(notes)
+}
+
+async fn tell(config: &WebhookConfig, wish: &Wish, now: Timestamp) -> Result<Option<u64>, String> {
     let secret = match config.secret_file.clone() {
         None => None,
         Some(path) => {

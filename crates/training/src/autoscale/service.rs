@@ -179,7 +179,7 @@ impl Training {
                 target: up + asked + count(NodeState::Drained),
                 up,
                 asked,
-                told: config.webhook.is_none() || scale.told >= scale.generation,
+                told: !config.has_provider() || scale.told >= scale.generation,
                 accepted: scale.accepted,
                 problem: scale.problem,
             });

@@ -1,6 +1,8 @@
 //! Nodes that are there, and what pools were told to have, in the database.
 
-use falaj_base::{Result, Timestamp};
+use std::collections::BTreeSet;
+
+use falaj_base::{Error, Result, Timestamp};
 use falaj_store::db::{Row, Tx, params};
 
 use super::node::{NodeRow, NodeState};
@@ -15,6 +17,10 @@ pub(crate) const SCHEMA: &str = "
         pool TEXT PRIMARY KEY, generation INTEGER NOT NULL, told INTEGER NOT NULL,
         last_up INTEGER, last_down INTEGER, accepted INTEGER, failures INTEGER NOT NULL,
         try_at INTEGER, problem TEXT);";
+
+/// Nodes that went and of which the provider was not told yet, as JSON.
+pub(crate) const REMOVED: &str = "
+    ALTER TABLE training_autoscale ADD COLUMN removed TEXT NOT NULL DEFAULT '[]';";
 
 /// Nodes that are looked at.
 const MOST: usize = 1_000_000;
@@ -75,6 +81,8 @@ pub(crate) struct Scale {
     pub(crate) failures: u32,
     pub(crate) try_at: Option<Timestamp>,
     pub(crate) problem: Option<String>,
+    /// Nodes that went and of which its provider was not told yet.
+    pub(crate) removed: BTreeSet<String>,
 }
 
 impl Scale {
@@ -85,10 +93,13 @@ impl Scale {
 }
 
 pub(crate) fn scale(tx: &mut Tx<'_>, pool: &str) -> Result<Scale> {
-    let sql = "SELECT generation, told, last_up, last_down, accepted, failures, try_at, problem
+    let sql = "SELECT generation, told, last_up, last_down, accepted, failures, try_at, problem,
+                   removed
                FROM training_autoscale WHERE pool = $1";
     let Some(row) = tx.query_opt(sql, &params![pool])? else { return Ok(Scale::default()) };
+    let removed: String = row.get("removed")?;
     Ok(Scale {
+        removed: serde_json::from_str(&removed).unwrap_or_default(),
         generation: row.get("generation")?,
         told: row.get("told")?,
         last_up: row.get("last_up")?,
@@ -101,14 +112,15 @@ pub(crate) fn scale(tx: &mut Tx<'_>, pool: &str) -> Result<Scale> {
 }
 
 pub(crate) fn put_scale(tx: &mut Tx<'_>, pool: &str, scale: &Scale) -> Result<()> {
+    let removed = serde_json::to_string(&scale.removed).map_err(Error::internal)?;
     tx.execute(
         "INSERT INTO training_autoscale (pool, generation, told, last_up, last_down, accepted,
-             failures, try_at, problem)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+             failures, try_at, problem, removed)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
          ON CONFLICT (pool) DO UPDATE SET generation = excluded.generation, told = excluded.told,
              last_up = excluded.last_up, last_down = excluded.last_down,
              accepted = excluded.accepted, failures = excluded.failures,
-             try_at = excluded.try_at, problem = excluded.problem",
+             try_at = excluded.try_at, problem = excluded.problem, removed = excluded.removed",
         &params![
             pool,
             scale.generation,
@@ -118,7 +130,8 @@ pub(crate) fn put_scale(tx: &mut Tx<'_>, pool: &str, scale: &Scale) -> Result<()
             scale.accepted,
             scale.failures,
             scale.try_at,
-            scale.problem.as_ref()
+            scale.problem.as_ref(),
+            removed
         ],
     )
     .map(drop)

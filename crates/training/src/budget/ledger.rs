@@ -24,9 +24,31 @@ pub(crate) struct Entry {
     /// Percentages that were told in this period.
     pub(crate) told: Vec<u16>,
     meter: Meter,
+    /// The same in the period after this one, in which what starts now may end.
+    next: Option<(Window, Meter)>,
 }
 
 impl Entry {
+    fn meters(&mut self) -> impl Iterator<Item = &mut Meter> {
+        std::iter::once(&mut self.meter).chain(self.next.iter_mut().map(|(_, meter)| meter))
+    }
+
+    /// What a start would add beyond what is left, after `more` was promised to others, and whether that
+    /// lies in the next period. What has no time limit may start while anything is left.
+    fn lacks(&self, start: &Running, more: i128, now: Timestamp) -> Option<(i128, bool)> {
+        if !self.action.is_hard() {
+            return None;
+        }
+        let needs = self.meter.would_add(start);
+        let left = self.amount - self.meter.committed(now) - more;
+        if left <= 0 || needs > left {
+            return Some((needs, false));
+        }
+        let (_, next) = self.next.as_ref()?;
+        let needs = next.would_add(start);
+        (needs > 0 && needs > self.amount - next.committed(now)).then_some((needs, true))
+    }
+
     pub(crate) fn so_far(&self, now: Timestamp) -> f64 {
         in_currency(self.meter.so_far(now))
     }
@@ -38,6 +60,8 @@ pub(crate) struct Shortage {
     at: usize,
     /// What a start would add, in millionths.
     pub(crate) needs: i128,
+    /// Whether it is the next period that leaves too little.
+    next: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -45,7 +69,12 @@ pub(crate) struct Ledger {
     entries: Vec<Entry>,
     of_tenant: HashMap<TenantId, Vec<usize>>,
     of_project: HashMap<ProjectId, Vec<usize>>,
+    /// Grows with every change.
+    version: u64,
 }
+
+/// Whose jobs it is about.
+type Place = (TenantId, ProjectId);
 
 impl Ledger {
     /// Of budgets as they are kept, each with what ended starts have spent in its period.
@@ -69,6 +98,7 @@ impl Ledger {
                 told: kept.told_in(&window),
                 warn_at: kept.set.warn_at,
                 meter: Meter::new(window.from, window.to, spent),
+                next: kept.period.next(&window).map(|it| (it, Meter::new(it.from, it.to, 0))),
             });
         }
         ledger
@@ -83,73 +113,76 @@ impl Ledger {
         of_tenant.chain(self.of_project.get(&project).into_iter().flatten()).copied()
     }
 
-    pub(crate) fn begin(&mut self, (tenant, project): (TenantId, ProjectId), start: &Running) {
+    /// Which changes are in it: while this is the same, so is everything but the time.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn change(&mut self, (tenant, project): Place, mut what: impl FnMut(&mut Meter)) {
+        self.version += 1;
         let about: Vec<usize> = self.about(tenant, project).collect();
         for at in about {
-            self.entries[at].meter.begin(start);
+            self.entries[at].meters().for_each(&mut what);
         }
     }
 
-    pub(crate) fn withdraw(&mut self, (tenant, project): (TenantId, ProjectId), start: &Running) {
-        let about: Vec<usize> = self.about(tenant, project).collect();
-        for at in about {
-            self.entries[at].meter.withdraw(start);
-        }
+    pub(crate) fn begin(&mut self, place: Place, start: &Running) {
+        self.change(place, |meter| meter.begin(start));
     }
 
-    pub(crate) fn end(
-        &mut self,
-        (tenant, project): (TenantId, ProjectId),
-        start: &Running,
-        at: Timestamp,
-    ) {
-        let about: Vec<usize> = self.about(tenant, project).collect();
-        for entry in about {
-            self.entries[entry].meter.end(start, at);
-        }
+    pub(crate) fn withdraw(&mut self, place: Place, start: &Running) {
+        self.change(place, |meter| meter.withdraw(start));
     }
 
-    /// The first hard budget that a start would overrun. What has no time limit may start while
-    /// anything is left.
+    /// Keeps money for a start that was decided.
+    pub(crate) fn promise(&mut self, place: Place, start: &Running) {
+        self.change(place, |meter| meter.promise(start));
+    }
+
+    pub(crate) fn release(&mut self, place: Place, start: &Running) {
+        self.change(place, |meter| meter.release(start));
+    }
+
+    pub(crate) fn end(&mut self, place: Place, start: &Running, at: Timestamp) {
+        self.change(place, |meter| meter.end(start, at));
+    }
+
+    /// The first hard budget that a start would overrun, in this period or the next.
     pub(crate) fn shortage(
         &self,
-        (tenant, project): (TenantId, ProjectId),
+        (tenant, project): Place,
         start: &Running,
         now: Timestamp,
     ) -> Option<Shortage> {
         self.about(tenant, project).find_map(|at| {
-            let entry = &self.entries[at];
-            let needs = entry.meter.would_add(start);
-            let left = entry.amount - entry.meter.committed(now);
-            let short = entry.action.is_hard() && (left <= 0 || needs > left);
-            short.then_some(Shortage { at, needs })
+            let (needs, next) = self.entries[at].lacks(start, 0, now)?;
+            Some(Shortage { at, needs, next })
         })
     }
 
     /// Whether a start that was refused would be taken now, after `more` was promised to others.
     pub(crate) fn has_room(
         &self,
-        (tenant, project): (TenantId, ProjectId),
-        needs: i128,
+        (tenant, project): Place,
+        start: &Running,
         more: i128,
         now: Timestamp,
     ) -> bool {
-        self.about(tenant, project).all(|at| {
-            let entry = &self.entries[at];
-            let left = entry.amount - entry.meter.committed(now) - more;
-            !entry.action.is_hard() || (left > 0 && needs <= left)
-        })
+        self.about(tenant, project).all(|at| self.entries[at].lacks(start, more, now).is_none())
     }
 
     /// A shortage in words.
     pub(crate) fn in_words(&self, short: Shortage, now: Timestamp) -> String {
         let entry = &self.entries[short.at];
+        let next = entry.next.as_ref().filter(|_| short.next);
+        let (window, meter) =
+            next.map_or((&entry.window, &entry.meter), |(window, meter)| (window, meter));
         let whose = if entry.project.is_some() { "its project" } else { "its tenant" };
-        let (amount, spent) = (in_currency(entry.amount), entry.meter.so_far(now));
-        let rest = entry.meter.committed(now) - spent;
+        let (amount, spent) = (in_currency(entry.amount), meter.so_far(now));
+        let rest = meter.committed(now) - spent;
         let mut text = format!(
             "of the budget of {whose} for {}, {amount:.2}, {:.2} is spent",
-            entry.window.label(),
+            window.label(),
             in_currency(spent)
         );
         if rest > 0 {
@@ -167,16 +200,20 @@ impl Ledger {
     pub(crate) fn reached(&self, now: Timestamp) -> Vec<(Entry, Vec<u16>)> {
         let newly = |entry: &Entry| {
             let spent = entry.meter.so_far(now);
+            // Of nothing, nothing is spent before something is.
             let is_new = |share: &&u16| {
-                !entry.told.contains(share) && spent * 100 >= entry.amount * i128::from(**share)
+                spent > 0
+                    && !entry.told.contains(share)
+                    && spent * 100 >= entry.amount * i128::from(**share)
             };
             let mut shares: Vec<u16> = entry.warn_at.iter().filter(is_new).copied().collect();
             shares.sort_unstable();
             shares.dedup();
             shares
         };
-        let all = self.entries.iter().map(|entry| (entry.clone(), newly(entry)));
-        all.filter(|(_, shares)| !shares.is_empty()).collect()
+        let all = self.entries.iter().map(|entry| (entry, newly(entry)));
+        let new = all.filter(|(_, shares)| !shares.is_empty());
+        new.map(|(entry, shares)| (entry.clone(), shares)).collect()
     }
 
     /// Notes that shares were told.
@@ -193,14 +230,15 @@ impl Ledger {
     /// What becomes of what runs there, if a budget is spent that says so: the strictest one.
     pub(crate) fn overrun(
         &self,
-        (tenant, project): (TenantId, ProjectId),
+        (tenant, project): Place,
         now: Timestamp,
     ) -> Option<(Overrun, Shortage)> {
         let spent = self.about(tenant, project).filter(|at| {
             let entry = &self.entries[*at];
             entry.meter.so_far(now) >= entry.amount
         });
-        let strict = spent.map(|at| (self.entries[at].action, Shortage { at, needs: 0 }));
+        let strict =
+            spent.map(|at| (self.entries[at].action, Shortage { at, needs: 0, next: false }));
         strict
             .filter(|(action, _)| matches!(action, Overrun::Preempt | Overrun::Stop))
             .max_by_key(|(action, _)| *action == Overrun::Stop)
@@ -262,10 +300,18 @@ mod tests {
         assert!(ledger.shortage((tenant, other), &two_hours, hour(0)).is_none());
         // One that ends early leaves room for another.
         ledger.end((tenant, project), &two_hours, hour(1));
-        assert!(!ledger.has_room((tenant, project), short.needs, 0, hour(1)));
+        assert!(!ledger.has_room((tenant, project), &start(1, Some(3)), 0, hour(1)));
         let one_hour = start(1, Some(2));
         assert_eq!(ledger.shortage((tenant, project), &one_hour, hour(1)), None);
-        assert!(!ledger.has_room((tenant, project), 10_000_000, 10_000_000, hour(1)));
+        assert!(ledger.has_room((tenant, project), &one_hour, 0, hour(1)));
+        assert!(!ledger.has_room((tenant, project), &one_hour, 10_000_000, hour(1)));
+        // What was promised to one is not there for another, and was not spent.
+        let before = ledger.version();
+        ledger.promise((tenant, project), &one_hour);
+        assert!(!ledger.has_room((tenant, project), &one_hour, 0, hour(1)));
+        assert!(ledger.version() > before);
+        ledger.release((tenant, project), &one_hour);
+        assert!(ledger.has_room((tenant, project), &one_hour, 0, hour(1)));
     }
 
     #[test]
@@ -280,6 +326,42 @@ mod tests {
         assert!(ledger.overruns(hour(2)));
         let (action, _) = ledger.overrun((tenant, project), hour(2)).unwrap();
         assert_eq!(action, Overrun::Stop);
+    }
+
+    #[test]
+    fn what_lies_in_the_next_period_is_asked_for_there() {
+        let (tenant, project) = (TenantId::new(), ProjectId::new());
+        let rows = vec![(kept(Some(project), tenant, 60.0, Overrun::Hold), 0)];
+        // The month ends in four hours: 40 of the first lie in this one, and 30 in the next.
+        let now = 24 * 20 + 20;
+        let mut ledger = Ledger::new(rows, hour(now));
+        let first = start(now, Some(now + 7));
+        assert_eq!(ledger.shortage((tenant, project), &first, hour(now)), None);
+        ledger.begin((tenant, project), &first);
+        let second = start(now + 3, Some(now + 8));
+        let short = ledger.shortage((tenant, project), &second, hour(now + 3)).unwrap();
+        assert_eq!(short.needs, 40_000_000);
+        let words = ledger.in_words(short, hour(now + 3));
+        assert!(
+            words.contains("2026-12, 60.00, 0.00 is spent, what runs may cost 30.00"),
+            "{words}"
+        );
+        assert!(!ledger.has_room((tenant, project), &second, 0, hour(now + 3)));
+        // One that ends before, or has no limit, is asked for this period alone.
+        assert_eq!(
+            ledger.shortage((tenant, project), &start(now + 3, Some(now + 4)), hour(now + 3)),
+            None
+        );
+        assert_eq!(ledger.shortage((tenant, project), &start(now + 3, None), hour(now + 3)), None);
+    }
+
+    #[test]
+    fn of_nothing_nothing_is_told_before_something_is_spent() {
+        let (tenant, project) = (TenantId::new(), ProjectId::new());
+        let mut ledger = Ledger::new(vec![(kept(None, tenant, 0.0, Overrun::Warn), 0)], hour(0));
+        assert!(ledger.reached(hour(1)).is_empty());
+        ledger.begin((tenant, project), &start(1, None));
+        assert_eq!(ledger.reached(hour(2)).remove(0).1, [50, 100]);
     }
 
     #[test]

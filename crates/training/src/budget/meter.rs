@@ -32,13 +32,16 @@ pub(crate) struct Meter {
     to: Timestamp,
     /// Of what has ended, in millionths.
     spent: i128,
+    /// What starts may cost that were decided and have not been made.
+    promised: i128,
     endless: Rates,
     limited: Rates,
 }
 
 impl Meter {
     pub(crate) fn new(from: Timestamp, to: Timestamp, spent: i128) -> Self {
-        Self { from, to, spent, endless: Rates::default(), limited: Rates::default() }
+        let none = Rates::default();
+        Self { from, to, spent, promised: 0, endless: none, limited: none }
     }
 
     /// Of all of the time.
@@ -62,6 +65,16 @@ impl Meter {
         self.shift(start, -1);
     }
 
+    /// It was decided, and is to have its money when it is made.
+    pub(crate) fn promise(&mut self, start: &Running) {
+        self.promised += self.would_add(start);
+    }
+
+    /// It is made now, or never.
+    pub(crate) fn release(&mut self, start: &Running) {
+        self.promised -= self.would_add(start);
+    }
+
     fn shift(&mut self, start: &Running, sign: i128) {
         let (since, until) = (self.within(start.since), start.until.map(|at| self.within(at)));
         let rates = if until.is_some() { &mut self.limited } else { &mut self.endless };
@@ -82,14 +95,14 @@ impl Meter {
         self.spent + (runs(&self.endless) + runs(&self.limited)).max(0) / HOUR
     }
 
-    /// What will have been spent if what runs uses up its time limits, in millionths. Engines count a
-    /// limit from when the process begins, which may be hours after it was handed over: what has been
+    /// What will have been spent if what runs, and what was promised, uses up its time limits, in
+    /// millionths. Engines count a limit from when the process begins, which may be hours after it was handed over: what has been
     /// spent by now is the least.
     pub(crate) fn committed(&self, at: Timestamp) -> i128 {
         let now = i128::from(self.within(at).micros());
         let endless = self.endless.price * now - self.endless.since;
         let limited = self.limited.until - self.limited.since;
-        (self.spent + (endless + limited).max(0) / HOUR).max(self.so_far(at))
+        (self.spent + (endless + limited).max(0) / HOUR).max(self.so_far(at)) + self.promised
     }
 
     /// What a start would add to that, in millionths: nothing that is known if it has no time limit.
@@ -154,6 +167,17 @@ mod tests {
         assert_eq!(meter.committed(at(112)), 40_000_000);
         assert_eq!(meter.so_far(at(120)), 100_000_000);
         assert_eq!(meter.committed(at(120)), 100_000_000);
+    }
+
+    #[test]
+    fn what_was_promised_is_not_spent_and_not_free() {
+        let mut meter = Meter::new(at(100), at(200), 5_000_000);
+        let decided = start(110, Some(114));
+        meter.promise(&decided);
+        assert_eq!((meter.so_far(at(112)), meter.committed(at(112))), (5_000_000, 45_000_000));
+        meter.release(&decided);
+        meter.begin(&decided);
+        assert_eq!((meter.so_far(at(112)), meter.committed(at(112))), (25_000_000, 45_000_000));
     }
 
     #[test]

@@ -54,6 +54,11 @@ impl Period {
         };
         Window { period: self, first, end, from: begins(first), to: begins(end) }
     }
+
+    /// The one after that; all of the time has none.
+    pub(crate) fn next(self, window: &Window) -> Option<Window> {
+        (self != Self::Total).then(|| self.window(window.to))
+    }
 }
 
 /// One month, one quarter, or all of the time.
@@ -131,7 +136,16 @@ mod tests {
             assert_eq!((window.from, window.to), (day(from), day(to)), "{now}");
             assert!((window.first..window.end).contains(&month_of(at(now))));
         }
-        let all = Period::Total.window(at("2026-11-16T12:00:00Z"));
+        let now = at("2026-11-16T12:00:00Z");
+        for (period, next) in [
+            (Period::Month, Some("2026-12")),
+            (Period::Quarter, Some("2027-Q1")),
+            (Period::Total, None),
+        ] {
+            let window = period.next(&period.window(now));
+            assert_eq!(window.map(|it| it.label()).as_deref(), next);
+        }
+        let all = Period::Total.window(now);
         assert!((all.first..all.end).contains(&month_of(at("1970-01-01T00:00:00Z"))));
     }
 

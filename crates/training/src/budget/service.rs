@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use falaj_base::{Error, ProjectId, Resource, Result, Scope, TenantId, Timestamp, code};
+use falaj_base::{Error, Name, ProjectId, Resource, Result, Scope, TenantId, Timestamp, code};
 use falaj_governance::tenancy::Project;
 use falaj_mlflow::Call;
 use falaj_store::db::Tx;
 use falaj_store::record::Change;
 
 use super::budget::{Budget, BudgetSet, Whose};
-use super::meter::{Meter, in_currency, millionths};
+use super::meter::{Meter, Running, in_currency, millionths};
 use super::period::Period;
 use super::store::{self, Kept};
+use crate::cost::cheapest;
+use crate::job::Definition;
 use crate::live::inbox::{self, Note};
 use crate::{BUDGET_READ, BUDGET_WRITE, TENANT_BUDGET_WRITE, Training};
 
@@ -50,13 +52,33 @@ fn project_of(place: &Project, whose: Whose) -> Option<ProjectId> {
     (whose == Whose::Project).then_some(place.id)
 }
 
+/// Budgets of one tenant with what was spent of each.
+fn all_shown(tx: &mut Tx<'_>, all: &[Kept], now: Timestamp) -> Result<Vec<Budget>> {
+    let Some(tenant) = all.first().map(|kept| kept.tenant) else { return Ok(Vec::new()) };
+    // What runs is read once for all of them.
+    let running = store::running(tx, tenant)?;
+    all.iter().map(|kept| shown(tx, kept, &running, now)).collect()
+}
+
+fn one_shown(tx: &mut Tx<'_>, kept: &Kept, now: Timestamp) -> Result<Budget> {
+    let running = store::running(tx, kept.tenant)?;
+    shown(tx, kept, &running, now)
+}
+
 /// A budget with what was spent of it.
-pub(crate) fn shown(tx: &mut Tx<'_>, kept: &Kept, now: Timestamp) -> Result<Budget> {
+fn shown(
+    tx: &mut Tx<'_>,
+    kept: &Kept,
+    running: &[(ProjectId, Running)],
+    now: Timestamp,
+) -> Result<Budget> {
     let window = kept.period.window(now);
     let spent = store::spent(tx, (kept.tenant, kept.project), &window)?;
     let mut meter = Meter::new(window.from, window.to, spent);
-    for start in store::running(tx, (kept.tenant, kept.project))? {
-        meter.begin(&start);
+    for (project, start) in running {
+        if kept.project.is_none_or(|own| own == *project) {
+            meter.begin(start);
+        }
     }
     let project = match kept.project {
         Some(project) => store::name_of(tx, project)?,
@@ -83,7 +105,7 @@ impl Training {
         let read = move |tx: &mut Tx<'_>| {
             let now = tx.now();
             let kept = store::about(tx, tenant, project)?;
-            kept.iter().map(|kept| shown(tx, kept, now)).collect()
+            all_shown(tx, &kept, now)
         };
         self.db().read(read).await
     }
@@ -119,7 +141,7 @@ impl Training {
             let told = told.map_or_else(String::new, |before| before.told.clone());
             store::put(tx, &Kept { told, ..kept.clone() })?;
             inbox::note(tx, &Note::Budgets)?;
-            let made = shown(tx, &kept, now)?;
+            let made = one_shown(tx, &kept, now)?;
             let mut change = Change::new(&BUDGET_WRITE, &of)
                 .event("budget.set", &made)
                 .after(&kept.set)
@@ -148,7 +170,7 @@ impl Training {
         let write = move |tx: &mut Tx<'_>| {
             store::lock(tx, tenant)?;
             let now = tx.now();
-            let gone = shown(tx, &kept, now)?;
+            let gone = one_shown(tx, &kept, now)?;
             store::delete(tx, tenant, project, period)?;
             inbox::note(tx, &Note::Budgets)?;
             let change = Change::new(&BUDGET_WRITE, &of)
@@ -164,9 +186,14 @@ impl Training {
         Ok(gone)
     }
 
-    /// Refuses a job whose project or tenant has spent what it may. How much that is is read once in a
-    /// while.
-    pub(crate) async fn affords(&self, project: &Project) -> Result<()> {
+    /// Refuses a job whose project or tenant has spent what it may, and one of which a start could never
+    /// be paid. How much was spent is read once in a while.
+    pub(crate) async fn affords(
+        &self,
+        project: &Project,
+        definition: &Definition,
+        (pool, zones): (usize, &[Name]),
+    ) -> Result<()> {
         let now = self.db().now();
         let fresh = |at: Timestamp| now.since(at) < BELIEVED && at <= now;
         let known = self.afforded().get(&project.id).filter(|(at, _)| fresh(*at)).cloned();
@@ -175,9 +202,9 @@ impl Training {
         } else {
             let (tenant, id) = (project.tenant_id, project.id);
             let read = move |tx: &mut Tx<'_>| {
-                let kept = store::about(tx, tenant, id)?;
-                let hard = kept.iter().filter(|kept| kept.set.action.is_hard());
-                hard.map(|kept| shown(tx, kept, now)).collect::<Result<Vec<_>>>()
+                let mut kept = store::about(tx, tenant, id)?;
+                kept.retain(|kept| kept.set.action.is_hard());
+                all_shown(tx, &kept, now)
             };
             let read = std::sync::Arc::new(self.db().read(read).await?);
             let mut all = self.afforded();
@@ -187,6 +214,10 @@ impl Training {
             all.insert(project.id, (now, read.clone()));
             read
         };
+        if budgets.is_empty() {
+            return Ok(());
+        }
+        self.could_ever_pay(definition, (pool, zones), &budgets)?;
         let spent = |budget: &&Budget| millionths(budget.spent) >= millionths(budget.set.amount);
         let Some(budget) = budgets.iter().find(spent) else { return Ok(()) };
         let text = format!(
@@ -197,5 +228,35 @@ impl Training {
             budget.set.amount
         );
         Err(Error::new(&code::CONFLICT, text))
+    }
+
+    /// Refuses a time limit that not even the cheapest nodes could be paid for with all of a budget.
+    fn could_ever_pay(
+        &self,
+        definition: &Definition,
+        place: (usize, &[Name]),
+        budgets: &[Budget],
+    ) -> Result<()> {
+        let Some(limit) = definition.time_limit else { return Ok(()) };
+        let price = cheapest(definition, place, self.pool_list(), self.config());
+        let from = Timestamp::from_micros(0);
+        let start =
+            Running { price: price.unwrap_or(0), since: from, until: Some(from + limit.get()) };
+        let needs = Meter::whole(0).would_add(&start);
+        // One of nothing is told as spent.
+        let short = |budget: &&Budget| {
+            let amount = millionths(budget.set.amount);
+            amount > 0 && needs > amount
+        };
+        let Some(budget) = budgets.iter().find(short) else { return Ok(()) };
+        let allowed = format!(
+            "a shorter one: until then a start may cost {:.2} on the cheapest nodes that would do, and all \
+             of the budget of the {} for {} is {:.2}",
+            in_currency(needs),
+            budget.whose.as_str(),
+            budget.now,
+            budget.set.amount
+        );
+        Err(Error::invalid("time_limit", limit, allowed))
     }
 }

@@ -7,7 +7,7 @@ use falaj_store::db::{Row, Tx, params};
 use serde::{Deserialize, Serialize};
 
 use super::budget::{BudgetSet, Overrun};
-use super::meter::{Meter, Running};
+use super::meter::{Meter, Running, millionths};
 use super::period::{Month, Period, Window, parts_by_month};
 
 /// `project` is empty where a budget is about a tenant. `told` is which shares were told, and in which
@@ -135,20 +135,37 @@ pub(crate) fn forget_project(tx: &mut Tx<'_>, project: ProjectId) -> Result<()> 
     tx.execute("DELETE FROM training_budget WHERE project = $1", &params![project]).map(drop)
 }
 
-/// Notes which shares of a budget were told in a period.
+/// Forgets what there is about tenants that are not there any more. What their jobs cost stays in
+/// reports.
+pub(crate) fn forget_tenants(tx: &mut Tx<'_>) -> Result<()> {
+    for table in ["training_budget", "training_spent", "training_used"] {
+        let sql = format!("DELETE FROM {table} WHERE tenant NOT IN (SELECT id FROM tenant)");
+        tx.execute(&sql, &[])?;
+    }
+    Ok(())
+}
+
+/// Notes which shares of a budget were told in a period. False, and nothing is noted, if it has another
+/// amount by now: that one has shares of its own.
 pub(crate) fn tell(
     tx: &mut Tx<'_>,
     (tenant, project, period): (TenantId, Option<ProjectId>, Period),
+    amount: i128,
     window: &Window,
     shares: Vec<u16>,
-) -> Result<()> {
+) -> Result<bool> {
+    lock(tx, tenant)?;
+    let kept = find(tx, tenant, project, period)?;
+    if kept.is_none_or(|kept| millionths(kept.set.amount) != amount) {
+        return Ok(false);
+    }
     let told = Told { now: window.label(), shares };
     let told = serde_json::to_string(&told).map_err(Error::internal)?;
     tx.execute(
         "UPDATE training_budget SET told = $4 WHERE tenant = $1 AND project = $2 AND period = $3",
         &params![tenant, of_project(project), period.as_str(), told],
-    )
-    .map(drop)
+    )?;
+    Ok(true)
 }
 
 fn read(row: &Row) -> Result<Kept> {
@@ -223,21 +240,16 @@ pub(crate) fn spent(
     row.get::<i64>("n").map(i128::from)
 }
 
-/// What runs of a tenant, or of one project of it.
-pub(crate) fn running(
-    tx: &mut Tx<'_>,
-    (tenant, project): (TenantId, Option<ProjectId>),
-) -> Result<Vec<Running>> {
-    let sql = "SELECT a.price AS price, a.started_at AS started_at
+/// What runs of a tenant, with its projects.
+pub(crate) fn running(tx: &mut Tx<'_>, tenant: TenantId) -> Result<Vec<(ProjectId, Running)>> {
+    let sql = "SELECT j.project AS project, a.price AS price, a.started_at AS started_at
                FROM training_attempt AS a JOIN training_job AS j ON j.id = a.job
-               WHERE a.open = 2 AND j.tenant = $1 AND ($2 = '' OR j.project = $2)";
+               WHERE a.open = 2 AND j.tenant = $1 AND a.price > 0";
     let mut found = Vec::new();
-    tx.scan(sql, &params![tenant, of_project(project)], |row| {
-        found.push(Running {
-            price: row.get("price")?,
-            since: row.get("started_at")?,
-            until: None,
-        });
+    tx.scan(sql, &params![tenant], |row| {
+        let start =
+            Running { price: row.get("price")?, since: row.get("started_at")?, until: None };
+        found.push((row.get("project")?, start));
         Ok(())
     })?;
     Ok(found)

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use falaj_base::Result;
+use falaj_base::{Name, Result};
 use falaj_store::db::Tx;
 
 use super::folder::{self, Whole};
@@ -37,9 +37,11 @@ impl Training {
         })
     }
 
-    /// Where jobs of engines save their work that name no folder for it.
-    pub(crate) fn pool_checkpoints(&self) -> impl Iterator<Item = PathBuf> + '_ {
-        self.config().pool.iter().filter_map(|pool| Some(pool.folder.as_ref()?.join(OF_POOL)))
+    /// The folder of a pool, and where below it jobs save their work that name no folder for it.
+    pub(crate) fn pool_folder(&self, pool: &Name) -> Option<(&Path, PathBuf)> {
+        let config = self.config().pool.iter().find(|it| it.name == *pool)?;
+        let folder = config.folder.as_deref()?;
+        Some((folder, folder.join(OF_POOL)))
     }
 
     /// Whether a folder of a pool is seen from here.

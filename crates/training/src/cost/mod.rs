@@ -12,5 +12,5 @@ mod report;
 pub(crate) const INDEX: &str = "
     CREATE INDEX training_attempt_ended ON training_attempt (ended_at, started_at);";
 
-pub(crate) use rates::{Rates, money};
+pub(crate) use rates::{Rates, cheapest, money};
 pub use report::{By, CostLine};

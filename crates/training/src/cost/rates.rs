@@ -1,11 +1,11 @@
 //! What a start has reserved, and what that costs by the hour. Pure.
 
-use falaj_base::Timestamp;
-use falaj_scheduler::Placed;
+use falaj_base::{Name, Timestamp};
 use falaj_scheduler::model::GPU_PARTS;
+use falaj_scheduler::{NodeSpec, Placed};
 
 use crate::config::TrainingConfig;
-use crate::job::Resources;
+use crate::job::{Definition, Resources, SpotUse};
 use crate::pool::Pools;
 
 /// What all nodes of a start have reserved together.
@@ -67,6 +67,35 @@ impl Rates {
     }
 }
 
+/// What a start costs by the hour on the cheapest nodes of a pool that it could ever have, in millionths;
+/// nothing if there are none.
+pub(crate) fn cheapest(
+    definition: &Definition,
+    (pool, zones): (usize, &[Name]),
+    pools: &Pools,
+    config: &TrainingConfig,
+) -> Option<u64> {
+    let resources = &definition.resources;
+    let zones = pools.zone_set(pool, zones);
+    let kind = resources.gpu_type.as_ref().map(|name| pools.gpu_type(name));
+    let shares = resources.gpu_fraction.is_some() || resources.mig.is_some();
+    let gpus = resources.gpus.max(u8::from(shares));
+    let would_do = |node: &&NodeSpec| {
+        zones.has(node.zone)
+            && (definition.spot != SpotUse::Never || !node.spot)
+            && node.gpus >= gpus
+            && (gpus == 0 || kind.is_none_or(|kind| kind == Some(node.gpu_type)))
+            && node.cpu >= resources.cpu_millis()
+            && node.memory >= resources.memory_mib()
+    };
+    let price = |node: &NodeSpec| {
+        let placed = Placed { node: node.id, devices: 0, slice: 0 };
+        let placement = vec![placed; usize::from(resources.nodes)];
+        Rates::of(resources, &placement, pools, config).price
+    };
+    pools.kinds(pool).iter().filter(would_do).map(price).min()
+}
+
 /// What a price by the hour, in millionths, comes to between two moments.
 #[allow(clippy::cast_precision_loss, reason = "prices are far below 2^52")]
 pub(crate) fn money(price: u64, from: Timestamp, to: Timestamp) -> f64 {
@@ -111,6 +140,23 @@ mod tests {
         ] {
             let rates = Rates::of(resources, &at(node), &pools, &config);
             assert_eq!(rates.price, price, "{resources:?} on {node}");
+        }
+        let asks = |text: &str| serde_json::from_str::<Definition>(text).unwrap();
+        for (text, price) in [
+            (r#"{"name": "j", "command": ["x"], "resources": {"gpus": 2}}"#, Some(4_000_000)),
+            (
+                r#"{"name": "j", "command": ["x"], "spot": "allowed", "resources": {"cpu": 4.0}}"#,
+                Some(200_000),
+            ),
+            (r#"{"name": "j", "command": ["x"], "resources": {"cpu": 4.0}}"#, Some(400_000)),
+            (
+                r#"{"name": "j", "command": ["x"], "resources": {"cpu": 4.0, "nodes": 2}}"#,
+                Some(800_000),
+            ),
+            (r#"{"name": "j", "command": ["x"], "resources": {"cpu": 9.0}}"#, None),
+        ] {
+            let found = cheapest(&asks(text), (0, std::slice::from_ref(&home)), &pools, &config);
+            assert_eq!(found, price, "{text}");
         }
         let from = Timestamp::from_micros(0);
         let half_an_hour = Timestamp::from_micros(1_800_000_000);

@@ -1,9 +1,10 @@
 //! Deleting jobs that have ended: their rows, their output, their checkpoints in folders of our own. What
 //! they cost stays, and so do their runs, which are the tracking's.
 //!
-//! Must hold: a job goes whole, in one transaction; its folder goes after that, as often as it takes.
+//! Must hold: a job goes whole, in one transaction; its folders go after that, as often as it takes. Each
+//! is removed by a server that sees where it lies: one that does not takes nothing for gone.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use falaj_base::{Ctx, Error, ProjectId, Result, Timestamp, code};
@@ -22,8 +23,10 @@ use crate::{JOB_DELETE, Training, blocking, budget, cost};
 const NAME: &str = "training-ended";
 const EVERY: Duration = Duration::from_mins(10);
 const ORPHANS_EVERY: Duration = Duration::from_hours(6);
-/// Jobs that are deleted by one run of the worker, and folders that are removed.
+/// Jobs that are deleted by one run of the worker, and folders that are looked at in one go.
 const AT_ONCE: usize = 500;
+/// Folders of one place that one run of the worker looks at.
+const MOST_FOLDERS: usize = 20 * AT_ONCE;
 /// Jobs that go with their project; whoever has more deletes some before.
 const WITH_PROJECT: usize = 10_000;
 
@@ -35,10 +38,20 @@ pub(crate) fn worker(training: &Training) -> Worker {
         let training = training.clone();
         async move {
             training.delete_old().await?;
-            training.clear_folders().await?;
+            training.db().write(budget::store::forget_tenants).await?;
             training.end_orphans_at_times().await
         }
     })
+}
+
+/// The worker that removes folders of deleted jobs, on each server those that it sees.
+pub(crate) fn clearer(training: &Training) -> Worker {
+    let training = training.clone();
+    Worker::new("training-folders", EVERY, move || {
+        let training = training.clone();
+        async move { training.clear_folders().await }
+    })
+    .on_every_server()
 }
 
 /// Takes a job out of the database. Says whether it was there: its own row is held from the beginning,
@@ -50,6 +63,7 @@ fn take_out(tx: &mut Tx<'_>, job: &Job) -> Result<bool> {
     }
     let queue = job.definition.queue.as_ref().map_or("", |name| name.as_str());
     cost::kept::keep(tx, job.id, (job.tenant, job.project, queue))?;
+    let places = inbox::places_of(tx, job.id)?;
     archive::detach(tx, job.id)?;
     for table in [
         "training_decision",
@@ -67,7 +81,7 @@ fn take_out(tx: &mut Tx<'_>, job: &Job) -> Result<bool> {
     // Where others say where it saves its work, that is theirs.
     let ours = job.definition.checkpoint.as_ref().is_some_and(|it| it.dir.is_none());
     if ours {
-        inbox::folder_is_left(tx, job.id)?;
+        places.iter().try_for_each(|place| inbox::folder_is_left(tx, job.id, place))?;
     }
     Ok(true)
 }
@@ -132,7 +146,8 @@ impl Training {
             Ok(job)
         };
         let job = self.db().write(write).await?;
-        if let Err(error) = self.clear_folders().await {
+        // Those of others are left to the worker.
+        if let Err(error) = self.clear_folders_of(job.id).await {
             tracing::warn!(job = %job.id, error = error.chain(), "a folder stays for now");
         }
         Ok(job)
@@ -182,28 +197,75 @@ impl Training {
         self.db().write(write).await
     }
 
-    /// Removes folders of jobs that are not there any more.
+    /// Removes folders of jobs that are not there any more, where this server sees them.
     async fn clear_folders(&self) -> Result<()> {
-        for job in self.db().read(|tx| inbox::left_folders(tx, AT_ONCE)).await? {
-            let folders = self.own_folders(job);
-            let gone = blocking(move || Ok(folders.iter().all(|folder| remove(folder)))).await?;
-            if gone {
-                self.db().write(move |tx| inbox::folder_is_gone(tx, job)).await?;
+        for (place, roots) in self.seen_places()? {
+            let mut after = String::new();
+            for _ in 0..MOST_FOLDERS / AT_ONCE {
+                let (at, from) = (place.clone(), after.clone());
+                let read = move |tx: &mut Tx<'_>| inbox::left_folders(tx, &at, &from, AT_ONCE);
+                let notes = self.db().read(read).await?;
+                let Some((last, _)) = notes.last() else { break };
+                after.clone_from(last);
+                for (note, job) in notes {
+                    self.clear(note, job, &roots).await?;
+                }
             }
         }
         Ok(())
     }
 
-    /// Where a job may have saved its work, if it named no folder for it.
-    fn own_folders(&self, job: JobId) -> Vec<PathBuf> {
-        let name = job.to_string();
-        let mut roots = vec![self.own_checkpoints()];
-        roots.extend(self.pool_checkpoints());
-        roots.into_iter().map(|root| root.join(&name)).collect()
+    /// The same of one job.
+    async fn clear_folders_of(&self, job: JobId) -> Result<()> {
+        for (place, roots) in self.seen_places()? {
+            if !place.is_empty() {
+                self.clear(format!("folder-{job}-{place}"), job, &roots).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what a job left below some folders, and the note about it.
+    async fn clear(&self, note: String, job: JobId, roots: &[PathBuf]) -> Result<()> {
+        let folders: Vec<PathBuf> = roots.iter().map(|root| root.join(job.to_string())).collect();
+        let gone = blocking(move || Ok(folders.iter().all(|folder| remove(folder)))).await?;
+        if gone {
+            self.db().write(move |tx| inbox::folder_is_gone(tx, &note)).await
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Places as notes name them, and where this server sees them. A folder of a pool that is not there,
+    /// because nobody has mounted it, is not seen. Notes from before there were places name none: all that
+    /// are seen are meant.
+    fn seen_places(&self) -> Result<Vec<(String, Vec<PathBuf>)>> {
+        let me = self.server_id()?;
+        let mut places = Vec::new();
+        let mut all = vec![self.own_checkpoints()];
+        for pool in &self.pool_list().list {
+            let own = format!("{}/{me}", pool.name);
+            match self.pool_folder(&pool.name) {
+                // What is kept there is our own.
+                None => places.push((own, vec![self.own_checkpoints()])),
+                Some((folder, root)) if is_there(folder) => {
+                    all.push(root.clone());
+                    places.push((own, vec![root.clone()]));
+                    places.push((format!("{}/", pool.name), vec![root]));
+                }
+                Some(_) => {}
+            }
+        }
+        places.push((String::new(), all));
+        Ok(places)
     }
 }
 
-fn remove(folder: &std::path::Path) -> bool {
+fn is_there(folder: &Path) -> bool {
+    std::fs::metadata(folder).is_ok_and(|it| it.is_dir())
+}
+
+fn remove(folder: &Path) -> bool {
     match std::fs::remove_dir_all(folder) {
         Ok(()) => true,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,

@@ -8,7 +8,7 @@ use falaj_executors::{AttemptId, Launch, Limits};
 
 use super::definition::Definition;
 use crate::Training;
-use crate::launch::{Gang, ranks};
+use crate::launch::{Gang, ranks, shares_gpus};
 use crate::pool::Pool;
 
 /// Any that fits.
@@ -43,6 +43,7 @@ impl Training {
             run_id: "sample",
             attempt: 1,
             retries: definition.retries,
+            apart: false,
         };
         let ranks_each = u32::from(resources.ranks()).max(1);
         let attempt = AttemptId::new("sample-0-1");
@@ -56,6 +57,7 @@ impl Training {
             env: definition.env.clone(),
             secrets: BTreeMap::new(),
             ranks: ranks(&gang),
+            shares_gpus: shares_gpus(definition.framework),
             limits: Limits {
                 cpu_millis: (resources.cpu_millis() / ranks_each).max(1),
                 memory_mib: (resources.memory_mib() / ranks_each).max(1),

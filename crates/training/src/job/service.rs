@@ -61,7 +61,7 @@ impl Training {
         self.secrets(&call.place, &definition)?;
         let zones = self.usable_zones(call, &definition, pool, &of).await?;
         self.could_run(&call.place, &definition, pool, &zones).await?;
-        self.affords(&call.place).await?;
+        self.affords(&call.place, &definition, (pool, &zones)).await?;
         self.count_in(&call.place, definition.count).await?;
         let (run, experiment) = self.track(call, id, &definition).await?;
         let principal = &call.ctx.principal;
@@ -277,7 +277,7 @@ impl Training {
                 _ => Ok(allowed),
             }
         };
-        let judged = self.db().read(judge).await;
+        let judged = self.db().glance(judge).await;
         on_record(self.db(), &call.ctx, &JOB_SUBMIT, of, judged).await
     }
 

@@ -8,7 +8,7 @@ use falaj_scheduler::{
 };
 
 use super::definition::{Definition, MigSlice, Resources, SpotUse, TopologyLevel};
-use crate::pool::Pools;
+use crate::pool::{PoolNode, Pools};
 use crate::queue::tree::{QueueKey, QueueTree};
 
 /// Milliseconds since 1970.
@@ -135,6 +135,19 @@ pub(crate) fn explain(
         Refusal::NoNodeLargeEnough => {
             let nodes = pools.nodes.iter();
             let nodes = nodes.filter(|node| pools.list[node.pool].name.as_str() == pool);
+            let would_do = |node: &PoolNode| {
+                node.spec.cpu >= resources.cpu_millis()
+                    && node.spec.memory >= resources.memory_mib()
+                    && node.spec.gpus >= resources.gpus
+            };
+            if definition.spot == SpotUse::Never
+                && nodes.clone().any(|node| node.spec.spot && would_do(node))
+            {
+                let allowed = format!(
+                    "`allowed`: nodes of pool `{pool}` that are large enough may be taken away at any time"
+                );
+                return Error::invalid("spot", "never", allowed);
+            }
             let largest = nodes.max_by_key(|node| (node.spec.gpus, node.spec.cpu));
             let allowed = largest.map_or_else(String::new, |node| {
                 format!(

@@ -48,6 +48,12 @@ pub(crate) const SERVERS: &str = "
     ALTER TABLE training_attempt ADD COLUMN server TEXT;
     ALTER TABLE training_leader ADD COLUMN server TEXT;";
 
+/// How often a task gave up its nodes in a row for using nothing of them, and before when it is not in
+/// line again.
+pub(crate) const RECLAIMS: &str = "
+    ALTER TABLE training_task ADD COLUMN reclaims INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE training_task ADD COLUMN aside_until INTEGER;";
+
 const COLUMNS: &str = "id, tenant, project, name, queue, pool, definition, zones, state, tasks,
     succeeded, failed, cancelled, lost, run, experiment, reason, principal, home, is_system,
     created_at, created_by, started_at, ended_at, cancel_at";
@@ -111,7 +117,7 @@ pub(crate) fn list(
         "SELECT {COLUMNS} FROM training_job
          WHERE project = $1 AND ($2 = '' OR id < $2) AND ($3 = '' OR state = $3)
              AND ($4 = 0 OR id IN (SELECT job FROM training_telemetry
-                 WHERE open = 1 AND idle_since IS NOT NULL))
+                 WHERE project = $1 AND open = 1 AND idle_since IS NOT NULL))
          ORDER BY id DESC LIMIT $5"
     );
     let state = state.map_or("", State::as_str);
@@ -247,21 +253,28 @@ pub(crate) struct TaskRow {
     pub(crate) failures: u32,
     pub(crate) losses: u32,
     pub(crate) ran_ms: u64,
+    /// Starts in a row that used nothing of what they had and were told to leave it.
+    pub(crate) reclaims: u32,
+    /// Before when it is not in line again, if the last one was told so.
+    pub(crate) aside_until: Option<Timestamp>,
     pub(crate) run: Option<String>,
     pub(crate) reason: Option<String>,
 }
+
+const TASK: &str =
+    "task, state, attempts, failures, losses, ran_ms, run, reason, reclaims, aside_until";
 
 pub(crate) fn put_task(tx: &mut Tx<'_>, id: TaskId, state: State, task: &TaskRow) -> Result<()> {
     let now = tx.now();
     tx.execute(
         "INSERT INTO training_task (job, task, state, attempts, failures, losses, ran_ms, run,
-             reason, changed_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+             reason, changed_at, reclaims, aside_until)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
          ON CONFLICT (job, task) DO UPDATE SET state = excluded.state,
              attempts = excluded.attempts, failures = excluded.failures, losses = excluded.losses,
              ran_ms = excluded.ran_ms, run = COALESCE(excluded.run, training_task.run),
-             reason = excluded.reason,
-             changed_at = excluded.changed_at",
+             reason = excluded.reason, changed_at = excluded.changed_at,
+             reclaims = excluded.reclaims, aside_until = excluded.aside_until",
         &params![
             id.job,
             id.task,
@@ -272,7 +285,9 @@ pub(crate) fn put_task(tx: &mut Tx<'_>, id: TaskId, state: State, task: &TaskRow
             task.ran_ms,
             task.run.as_ref(),
             task.reason.as_ref(),
-            now
+            now,
+            task.reclaims,
+            task.aside_until
         ],
     )
     .map(drop)
@@ -280,10 +295,9 @@ pub(crate) fn put_task(tx: &mut Tx<'_>, id: TaskId, state: State, task: &TaskRow
 
 /// The tasks of a job that have started.
 pub(crate) fn tasks(tx: &mut Tx<'_>, job: JobId) -> Result<Vec<(u32, State, TaskRow)>> {
-    let sql = "SELECT task, state, attempts, failures, losses, ran_ms, run, reason
-               FROM training_task WHERE job = $1 ORDER BY task";
+    let sql = format!("SELECT {TASK} FROM training_task WHERE job = $1 ORDER BY task");
     let mut found = Vec::new();
-    tx.scan(sql, &params![job], |row| {
+    tx.scan(&sql, &params![job], |row| {
         found.push((row.get("task")?, row.get("state")?, read_task(&row)?));
         Ok(())
     })?;
@@ -295,9 +309,8 @@ pub(crate) type Readable = std::result::Result<Vec<(u32, State, TaskRow)>, Strin
 
 /// The same, or why one of them cannot be read.
 pub(crate) fn tasks_if_readable(tx: &mut Tx<'_>, job: JobId) -> Result<Readable> {
-    let sql = "SELECT task, state, attempts, failures, losses, ran_ms, run, reason
-               FROM training_task WHERE job = $1 ORDER BY task";
-    let rows = tx.query(sql, &params![job])?;
+    let sql = format!("SELECT {TASK} FROM training_task WHERE job = $1 ORDER BY task");
+    let rows = tx.query(&sql, &params![job])?;
     let read = |row: &Row| Ok((row.get("task")?, row.get("state")?, read_task(row)?));
     let all: Result<Vec<_>> = rows.iter().map(read).collect();
     Ok(all.map_err(|error| error.chain()))
@@ -312,9 +325,8 @@ pub(crate) fn fail_tasks(tx: &mut Tx<'_>, job: JobId) -> Result<()> {
 
 /// One task, if it has started.
 pub(crate) fn task(tx: &mut Tx<'_>, id: TaskId) -> Result<Option<(State, TaskRow)>> {
-    let sql = "SELECT task, state, attempts, failures, losses, ran_ms, run, reason
-               FROM training_task WHERE job = $1 AND task = $2";
-    let row = tx.query_opt(sql, &params![id.job, id.task])?;
+    let sql = format!("SELECT {TASK} FROM training_task WHERE job = $1 AND task = $2");
+    let row = tx.query_opt(&sql, &params![id.job, id.task])?;
     row.map(|row| Ok((row.get("state")?, read_task(&row)?))).transpose()
 }
 
@@ -324,6 +336,8 @@ fn read_task(row: &Row) -> Result<TaskRow> {
         failures: row.get("failures")?,
         losses: row.get("losses")?,
         ran_ms: row.get("ran_ms")?,
+        reclaims: row.get("reclaims")?,
+        aside_until: row.get("aside_until")?,
         run: row.get("run")?,
         reason: row.get("reason")?,
     })
@@ -348,6 +362,8 @@ pub(crate) struct StartRow {
     pub(crate) token: Option<String>,
     /// What it costs by the hour, in millionths.
     pub(crate) price: u64,
+    /// What it has, in the order of the scheduler's measures: thousandths of a core, MiB, parts of GPUs.
+    pub(crate) holds: [u64; 3],
     /// The server whose own machine runs it, if it is one.
     pub(crate) server: Option<String>,
     pub(crate) shown: Attempt,
@@ -356,7 +372,7 @@ pub(crate) struct StartRow {
 }
 
 const START: &str =
-    "job, task, attempt, open, state, pool, placement, world, price, isolation, resumed,
+    "job, task, attempt, open, state, pool, placement, world, cpu, memory, gpu, price, isolation, resumed,
     purpose, ending, exit_code, token, started_at, ended_at, cpu_seconds, peak_memory, logs,
     stacks, server";
 
@@ -583,6 +599,7 @@ fn read_start(row: &Row, now: Timestamp) -> Result<StartRow> {
         token: row.get("token")?,
         logs: row.get("logs")?,
         price: row.get("price")?,
+        holds: [row.get("cpu")?, row.get("memory")?, row.get("gpu")?],
         server: row.get("server")?,
         shown: Attempt {
             task: task.task,

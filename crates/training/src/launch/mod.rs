@@ -2,4 +2,4 @@
 
 mod ranks;
 
-pub(crate) use ranks::{Gang, ranks};
+pub(crate) use ranks::{Gang, ranks, shares_gpus};

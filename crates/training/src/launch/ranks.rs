@@ -26,22 +26,36 @@ pub(crate) struct Gang<'a> {
     /// Counted from 1.
     pub(crate) attempt: u32,
     pub(crate) retries: u32,
+    /// Whether its executor shows a rank no GPU but its own.
+    pub(crate) apart: bool,
+}
+
+/// Whether ranks of a node see all its GPUs, and pick one by their number there: the habit of `torchrun` and
+/// `horovodrun`. A worker of `TensorFlow` takes every GPU that it sees, so it sees its own.
+pub(crate) const fn shares_gpus(framework: Framework) -> bool {
+    matches!(framework, Framework::Torch | Framework::Horovod)
 }
 
 /// Where each rank runs and what it alone is told.
 pub(crate) fn ranks(gang: &Gang<'_>) -> Vec<RankPlace> {
     let local = u32::from(gang.ranks_per_node.max(1));
-    let world = u32::try_from(gang.nodes.len()).unwrap_or(u32::MAX).saturating_mul(local);
+    let nodes = u32::try_from(gang.nodes.len()).unwrap_or(u32::MAX);
+    let world = nodes.saturating_mul(local);
     let mut places = Vec::new();
     for (node_rank, (node, _, devices)) in (0u32..).zip(&gang.nodes) {
         let gpus = bits(*devices);
         for local_rank in 0..local {
             let rank = node_rank * local + local_rank;
-            let place = Place { rank, local_rank, node_rank, world, local };
+            let place = if gang.apart && !gpus.is_empty() {
+                // Its GPU is the first that it sees, as if it were alone on a node.
+                Place { rank, local_rank: 0, node_rank: rank, nodes: world, world, local: 1 }
+            } else {
+                Place { rank, local_rank, node_rank, nodes, world, local }
+            };
             places.push(RankPlace {
                 node: (*node).to_owned(),
                 gpus: share(&gpus, local_rank, local),
-                env: told(gang, &place),
+                env: told(gang, &place, local),
             });
         }
     }
@@ -53,16 +67,18 @@ struct Place {
     rank: u32,
     local_rank: u32,
     node_rank: u32,
+    nodes: u32,
     world: u32,
     local: u32,
 }
 
-fn told(gang: &Gang<'_>, place: &Place) -> BTreeMap<String, String> {
+/// What a rank of a node with so many is told.
+fn told(gang: &Gang<'_>, place: &Place, on_node: u32) -> BTreeMap<String, String> {
     let mut env = BTreeMap::new();
     let mut set = |name: &str, value: String| drop(env.insert(name.to_owned(), value));
     set("FALAJ_RANK", place.rank.to_string());
     set("FALAJ_WORLD_SIZE", place.world.to_string());
-    let threads = gang.cpu_millis / 1000 / place.local.max(1);
+    let threads = gang.cpu_millis / 1000 / on_node.max(1);
     set("OMP_NUM_THREADS", threads.max(1).to_string());
     let master = gang.nodes.first().map_or("127.0.0.1", |(_, address, _)| address);
     if gang.framework != Framework::None {
@@ -72,7 +88,7 @@ fn told(gang: &Gang<'_>, place: &Place) -> BTreeMap<String, String> {
         set("LOCAL_WORLD_SIZE", place.local.to_string());
         set("NODE_RANK", place.node_rank.to_string());
         set("GROUP_RANK", place.node_rank.to_string());
-        set("GROUP_WORLD_SIZE", gang.nodes.len().to_string());
+        set("GROUP_WORLD_SIZE", place.nodes.to_string());
         set("ROLE_RANK", place.rank.to_string());
         set("ROLE_WORLD_SIZE", place.world.to_string());
         set("MASTER_ADDR", master.to_owned());
@@ -88,7 +104,7 @@ fn told(gang: &Gang<'_>, place: &Place) -> BTreeMap<String, String> {
             set("HOROVOD_LOCAL_RANK", place.local_rank.to_string());
             set("HOROVOD_LOCAL_SIZE", place.local.to_string());
             set("HOROVOD_CROSS_RANK", place.node_rank.to_string());
-            set("HOROVOD_CROSS_SIZE", gang.nodes.len().to_string());
+            set("HOROVOD_CROSS_SIZE", place.nodes.to_string());
             set("HOROVOD_CONTROLLER", "gloo".to_owned());
             set("HOROVOD_CPU_OPERATIONS", "gloo".to_owned());
             set("HOROVOD_GLOO_RENDEZVOUS_ADDR", master.to_owned());
@@ -98,7 +114,7 @@ fn told(gang: &Gang<'_>, place: &Place) -> BTreeMap<String, String> {
             let workers: Vec<String> = gang
                 .nodes
                 .iter()
-                .flat_map(|(_, address, _)| (0..place.local).map(move |rank| (address, rank)))
+                .flat_map(|(_, address, _)| (0..on_node).map(move |rank| (address, rank)))
                 .map(|(address, rank)| format!("{address}:{}", port_of(gang.port, rank)))
                 .collect();
             let config = json!({
@@ -146,6 +162,7 @@ mod tests {
             run_id: "job_x-0",
             attempt: 3,
             retries: 5,
+            apart: false,
         }
     }
 
@@ -174,6 +191,37 @@ mod tests {
             assert_eq!(of(rank, "TORCHELASTIC_RUN_ID"), "job_x-0");
             assert_eq!(of(rank, "OMP_NUM_THREADS"), "4");
         }
+    }
+
+    #[test]
+    fn a_rank_that_sees_its_own_gpus_alone_picks_the_first() {
+        let apart = |framework, devices| {
+            let mut gang = gang(framework);
+            gang.apart = true;
+            gang.nodes.iter_mut().for_each(|node| node.2 = devices);
+            ranks(&gang)
+        };
+        let places = apart(Framework::Horovod, 0b1111);
+        assert_eq!(places[3].gpus, [2, 3]);
+        for (name, expected) in [
+            ("RANK", "3"),
+            ("LOCAL_RANK", "0"),
+            ("LOCAL_WORLD_SIZE", "1"),
+            ("NODE_RANK", "3"),
+            ("GROUP_WORLD_SIZE", "4"),
+            ("WORLD_SIZE", "4"),
+            ("OMP_NUM_THREADS", "4"),
+            ("HOROVOD_LOCAL_RANK", "0"),
+            ("HOROVOD_CROSS_RANK", "3"),
+            ("HOROVOD_CROSS_SIZE", "4"),
+        ] {
+            assert_eq!(places[3].env[name], expected, "{name}");
+        }
+        // Nothing is to be picked where there is none.
+        assert_eq!(apart(Framework::Torch, 0)[3].env["LOCAL_RANK"], "1");
+        // Workers have an address each all the same.
+        let workers = &apart(Framework::Tensorflow, 0b1111)[3].env["TF_CONFIG"];
+        assert!(workers.contains("10.0.0.2:29501"), "{workers}");
     }
 
     #[test]

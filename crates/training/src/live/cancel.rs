@@ -26,7 +26,7 @@ impl Training {
             .collect();
         let now = millis(self.db().now());
         let numbers = first..first + u64::from(count);
-        memory.due.retain(|due| !numbers.contains(&due.number.0));
+        memory.drop_due(|number| numbers.contains(&number.0));
         for number in numbers {
             let number = Number(number);
             let flies = memory.task(number).is_some_and(|task| flying.contains(&task));

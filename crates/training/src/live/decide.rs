@@ -39,15 +39,21 @@ impl Training {
     /// True if everything that was decided could be afforded.
     async fn decide_once(&self, memory: &mut Memory) -> Result<bool> {
         let now = self.db().now();
+        self.hold_those_without_money(memory, now);
+        let decided = memory.scheduler.decide(millis(now));
+        let (decided, afforded) = self.only_affordable(memory, decided, now).await?;
         let mut leaving = Vec::new();
         let mut refused = Vec::new();
-        for decision in memory.scheduler.decide(millis(now)) {
+        for decision in decided {
             match decision {
                 Decision::Start { job, placement, after, borrows } => {
                     let after = starts_of(memory, &after);
                     memory.due.push(Due { number: job, placement, after, borrows });
                 }
                 Decision::Stop { job, why, for_job, lost_gpu_ms } => {
+                    // It runs, and was not asked.
+                    let flies = memory.task(job).filter(|task| memory.flight_of(*task).is_some());
+                    memory.going_on.extend(flies.filter(|_| why == StopReason::LeavesSpot));
                     let detail = json!({
                         "why": reason(why),
                         "for": for_job.and_then(|other| shown(memory, other)),
@@ -93,7 +99,7 @@ impl Training {
         }
         self.give_up_all(memory, refused).await?;
         self.write_leaving(memory, leaving).await?;
-        self.start_those_due(memory).await
+        Ok(self.start_those_due(memory).await? && afforded)
     }
 
     /// Lets a task leave its nodes, to wait or to go on elsewhere. One that was decided to start and
@@ -116,7 +122,7 @@ impl Training {
                 due.after.extend(after);
                 memory.scheduler.apply(now, Event::Resized(number));
             } else {
-                memory.due.remove(at);
+                memory.drop_due(|other| other == number);
                 memory.scheduler.apply(now, Event::Stopped(number));
             }
             return;
@@ -125,6 +131,9 @@ impl Training {
         self.tell_to_leave(memory, leaving, task, purpose, detail);
         let id = memory.flight_of(task).map(|flight| flight.id);
         if let Some(flight) = id.and_then(|id| memory.flights.get_mut(&id)) {
+            if then.is_some() {
+                memory.going_on.insert(task);
+            }
             flight.then = then;
         }
     }

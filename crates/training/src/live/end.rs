@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, HashSet};
 
 use falaj_base::{Ctx, ProjectId, Resource, Result, TenantId, Timestamp};
 use falaj_executors::{End, RankEnd};
+use falaj_governance::epoch::Moved;
 use falaj_governance::identity::Authenticator;
-use falaj_scheduler::{Event, JobId as Number};
+use falaj_scheduler::{Event, HalfLife, JobId as Number};
 use falaj_store::db::Tx;
 use falaj_store::record::Change;
 use serde_json::json;
 
 use super::after::tokens_of;
-use super::flight::Purpose;
-use super::memory::{Due, Ending, Memory};
+use super::flight::{Flight, Purpose};
+use super::memory::{Due, Ending, LiveJob, Memory};
+use super::usage::Used;
 use super::{inbox, told};
 use crate::budget::store::Bill;
 use crate::job::store::{self as jobs, Ended, TaskRow};
@@ -120,6 +122,7 @@ struct Row {
     retried: bool,
     of: Resource,
     place: (TenantId, ProjectId),
+    queue: String,
     price: u64,
     since: Timestamp,
 }
@@ -142,7 +145,7 @@ impl Training {
             let mut row = row;
             let retries = live.job.definition.retries.saturating_sub(row.failures);
             let losses = self.config().max_losses.saturating_sub(row.losses);
-            let becomes = becomes(&landed.end, flight.purpose, retries, losses);
+            let mut becomes = becomes(&landed.end, flight.purpose, retries, losses);
             let failed = matches!(landed.end, End::Failed { .. }) && flight.purpose.is_none();
             let lost = flight.purpose == Some(Purpose::Hang)
                 || (landed.end == End::Lost && flight.purpose.is_none());
@@ -150,7 +153,10 @@ impl Training {
             row.losses += u32::from(lost);
             let ran = landed.at.since(flight.since).as_millis();
             row.ran_ms += u64::try_from(ran).unwrap_or(0);
-            let (text, exit_code) = words(&landed.end, flight.purpose);
+            let (mut text, exit_code) = words(&landed.end, flight.purpose);
+            if let Some(why) = self.after_reclaim(live, &flight, &mut row, becomes, landed.at) {
+                (becomes, text) = (Becomes::Over(State::Failed), why);
+            }
             let ending = landed.says.unwrap_or(text);
             let (state, over) = match becomes {
                 Becomes::Over(state) => (state, true),
@@ -191,6 +197,12 @@ impl Training {
                 retried: !over && state == State::Pending,
                 of,
                 place: live.place(),
+                queue: live
+                    .job
+                    .definition
+                    .queue
+                    .as_ref()
+                    .map_or_else(String::new, ToString::to_string),
                 price: flight.price,
                 since: flight.since,
             });
@@ -198,19 +210,8 @@ impl Training {
             memory.ended.insert(landed.id, Ending::at(flight.pool));
             tell.push((flight.number, becomes, landed.id));
         }
-        let write = move |tx: &mut Tx<'_>| {
-            let mut tokens = Vec::new();
-            let mut bill = Bill::default();
-            for row in &rows {
-                if write_end(tx, &ctx, row)? {
-                    bill.add(row.place, row.price, (row.since, row.at));
-                }
-                let start = jobs::find_start(tx, row.id.task, Some(row.id.attempt))?;
-                tokens.extend(start.iter().flat_map(tokens_of));
-            }
-            bill.pay(tx)?;
-            Authenticator::end_job_tokens(tx, &tokens)
-        };
+        let fading = self.fading();
+        let write = move |tx: &mut Tx<'_>| write_ends(tx, &ctx, &rows, fading);
         let moved = self.commit(memory, write).await?;
         if let (Some(authenticator), Some(moved)) = (self.authenticator(), moved) {
             authenticator.told_of(moved);
@@ -222,6 +223,32 @@ impl Training {
             }
         }
         Ok(())
+    }
+
+    /// What follows for a task whose start gave up its nodes for being idle: it is in line again after a
+    /// while, or is over if that was so too often.
+    fn after_reclaim(
+        &self,
+        live: &LiveJob,
+        flight: &Flight,
+        row: &mut TaskRow,
+        becomes: Becomes,
+        at: Timestamp,
+    ) -> Option<String> {
+        row.aside_until = None;
+        let waits = matches!(becomes, Becomes::Waits { .. });
+        if flight.purpose != Some(Purpose::Reclaim) || !waits {
+            return None;
+        }
+        let policy = self.policy_of(live, flight);
+        if policy.tries > 0 && row.reclaims >= policy.tries {
+            let starts = row.reclaims;
+            return Some(format!(
+                "it used nothing of what it had in {starts} starts, one after the other"
+            ));
+        }
+        row.aside_until = Some(at + policy.pause.get());
+        None
     }
 
     /// Ends a task that has no start on its way: it can never run.
@@ -277,7 +304,7 @@ impl Training {
         };
         self.commit(memory, write).await?;
         let now = millis(self.db().now());
-        memory.due.retain(|due| !numbers.contains(&due.number));
+        memory.drop_due(|number| numbers.contains(&number));
         for number in numbers {
             memory.scheduler.apply(now, Event::Cancelled(number));
         }
@@ -372,9 +399,14 @@ fn tell_scheduler(
         return;
     }
     let now = millis(now);
-    let live = memory.jobs.get_mut(&id.task.job);
-    if let (Becomes::Waits { .. }, Some(held)) = (becomes, live.and_then(|live| live.held.as_mut()))
-    {
+    if matches!(becomes, Becomes::Over(_)) {
+        memory.going_on.remove(&id.task);
+    }
+    let goes_on = memory.going_on.contains(&id.task);
+    let held = memory.jobs.get_mut(&id.task.job).and_then(|live| live.held.as_mut());
+    // Money is not asked for again by what only goes on elsewhere.
+    let held = held.filter(|held| !(goes_on && held.needs.is_some()));
+    if let (Becomes::Waits { .. }, Some(held)) = (becomes, held) {
         held.tasks.insert(id.task.task);
         memory.scheduler.apply(now, Event::Cancelled(number));
         return;
@@ -410,6 +442,27 @@ fn of_start(end: &End, purpose: Option<Purpose>) -> State {
         (End::Lost, _) => State::Lost,
         _ => State::Failed,
     }
+}
+
+/// Writes how starts ended, with what they cost and used, and ends their tokens.
+fn write_ends(tx: &mut Tx<'_>, ctx: &Ctx, rows: &[Row], fading: HalfLife) -> Result<Option<Moved>> {
+    let mut tokens = Vec::new();
+    let mut bill = Bill::default();
+    let mut used = Used::new(fading, tx.now());
+    for row in rows {
+        let ends = write_end(tx, ctx, row)?;
+        let start = jobs::find_start(tx, row.id.task, Some(row.id.attempt))?;
+        if ends {
+            let span = (row.since, row.at);
+            bill.add(row.place, row.price, span);
+            let holds = start.as_ref().map_or([0; 3], |start| start.holds);
+            used.add((row.place.0, row.place.1, row.queue.clone()), holds, span);
+        }
+        tokens.extend(start.iter().flat_map(tokens_of));
+    }
+    bill.pay(tx)?;
+    used.keep(tx)?;
+    Authenticator::end_job_tokens(tx, &tokens)
 }
 
 /// False if it had ended before.

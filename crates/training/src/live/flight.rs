@@ -100,4 +100,6 @@ pub(crate) struct Flight {
     pub(crate) stacks: Option<String>,
     /// How often its executor was asked and did not answer.
     pub(crate) launches: u32,
+    /// Why its engine has not started it yet, in the engine's words.
+    pub(crate) waits: Option<String>,
 }

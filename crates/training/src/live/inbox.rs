@@ -7,7 +7,7 @@
 //! it is acted upon: whoever begins anew looks everywhere.
 
 use falaj_base::Result;
-use falaj_store::db::{Tx, params};
+use falaj_store::db::{Row, Tx, params};
 use uuid::Uuid;
 
 use crate::name::JobId;
@@ -15,6 +15,11 @@ use crate::name::JobId;
 pub(crate) const SCHEMA: &str = "
     CREATE TABLE training_inbox (id TEXT PRIMARY KEY, kind TEXT NOT NULL, job TEXT);
     CREATE TABLE training_leader (id INTEGER PRIMARY KEY, holder TEXT NOT NULL);";
+
+/// Where a folder lies that a deleted job left: `POOL/SERVER`, without a server where all of them see it.
+pub(crate) const PLACES: &str = "
+    ALTER TABLE training_inbox ADD COLUMN place TEXT;
+    CREATE INDEX training_inbox_folder ON training_inbox (kind, id);";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Note {
@@ -82,28 +87,46 @@ pub(crate) fn open_runs(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<JobId>> {
     tx.query(sql, &params![limit])?.iter().map(|row| row.get("job")).collect()
 }
 
-/// Notes, with the end of a job's rows, that a folder of it may be left. It stays until that is gone:
-/// see [`folder_is_gone`].
-pub(crate) fn folder_is_left(tx: &mut Tx<'_>, job: JobId) -> Result<()> {
-    let sql = "INSERT INTO training_inbox (id, kind, job) VALUES ($1, 'folder', $2)
+/// The places where starts of a job may have left a folder.
+pub(crate) fn places_of(tx: &mut Tx<'_>, job: JobId) -> Result<Vec<String>> {
+    let sql = "SELECT DISTINCT pool, COALESCE(server, '') AS server FROM training_attempt
+               WHERE job = $1";
+    let rows = tx.query(sql, &params![job])?;
+    let place =
+        |row: &Row| Ok(format!("{}/{}", row.get::<String>("pool")?, row.get::<String>("server")?));
+    rows.iter().map(place).collect()
+}
+
+/// Notes, with the end of a job's rows, that a folder of it may be left in a place. It stays until that is
+/// gone: see [`folder_is_gone`].
+pub(crate) fn folder_is_left(tx: &mut Tx<'_>, job: JobId, place: &str) -> Result<()> {
+    let sql = "INSERT INTO training_inbox (id, kind, job, place) VALUES ($1, 'folder', $2, $3)
                ON CONFLICT (id) DO NOTHING";
-    tx.execute(sql, &params![format!("folder-{job}"), job]).map(drop)
+    tx.execute(sql, &params![format!("folder-{job}-{place}"), job, place]).map(drop)
 }
 
-pub(crate) fn folder_is_gone(tx: &mut Tx<'_>, job: JobId) -> Result<()> {
-    let sql = "DELETE FROM training_inbox WHERE id = $1";
-    tx.execute(sql, &params![format!("folder-{job}")]).map(drop)
+pub(crate) fn folder_is_gone(tx: &mut Tx<'_>, note: &str) -> Result<()> {
+    tx.execute("DELETE FROM training_inbox WHERE id = $1", &params![note]).map(drop)
 }
 
-/// Some deleted jobs whose folders may be left.
-pub(crate) fn left_folders(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<JobId>> {
-    let sql = "SELECT job FROM training_inbox WHERE kind = 'folder' ORDER BY id LIMIT $1";
-    tx.query(sql, &params![limit])?.iter().map(|row| row.get("job")).collect()
+/// Some notes of folders that are left in a place, after one; those that name none, if it is empty.
+pub(crate) fn left_folders(
+    tx: &mut Tx<'_>,
+    place: &str,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<(String, JobId)>> {
+    let sql = "SELECT id, job FROM training_inbox
+               WHERE kind = 'folder' AND COALESCE(place, '') = $1 AND id > $2
+               ORDER BY id LIMIT $3";
+    let rows = tx.query(sql, &params![place, after, limit])?;
+    rows.iter().map(|row| Ok((row.get("id")?, row.get("job")?))).collect()
 }
 
 /// Takes some notes, the oldest first.
 pub(crate) fn take(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<Note>> {
-    let sql = "SELECT id, kind, job FROM training_inbox WHERE kind NOT IN ('runs', 'folder') ORDER BY id LIMIT $1";
+    let sql = "SELECT id, kind, job FROM training_inbox WHERE kind NOT IN ('runs', 'folder')
+               ORDER BY id LIMIT $1";
     let rows = tx.query(sql, &params![limit])?;
     let mut notes = Vec::with_capacity(rows.len());
     let mut ids = Vec::with_capacity(rows.len());

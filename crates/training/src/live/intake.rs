@@ -74,7 +74,8 @@ impl Training {
         };
         let (id, count) = (job.id, job.tasks.count);
         let cancelled = job.cancel_requested_at.is_some();
-        memory.add(job, project);
+        let least = if memory.ledger.is_empty() { None } else { self.least_of(&job) };
+        memory.add(job, project, least);
         if cancelled {
             return self.cancel(memory, id).await;
         }
@@ -148,14 +149,15 @@ impl Training {
                 Err(why) => Err(why),
             };
             let Some(live) = memory.jobs.get_mut(&id) else { continue };
-            let Some(Held { tasks, needs, .. }) = live.held.take() else { continue };
+            let Some(held) = live.held.take() else { continue };
             let spec = match spec {
                 Ok(spec) => spec,
                 Err(why) => {
-                    live.held = Some(Held { why, tasks, needs });
+                    live.held = Some(Held { why, ..held });
                     continue;
                 }
             };
+            let tasks = held.tasks;
             let submitted = millis(live.job.created_at);
             for task in tasks {
                 let ran = live.tasks.get(&task).map_or(0, |(_, row)| row.ran_ms);
@@ -164,12 +166,17 @@ impl Training {
                 let restored = Restored { spec, submitted, ran, running: None };
                 memory.scheduler.apply(now, Event::Restored(Box::new(restored)));
             }
+            memory.let_loose(id);
         }
         Ok(())
     }
 
     async fn budgets_changed(&self, memory: &mut Memory) -> Result<()> {
         self.read_budgets(memory).await?;
+        for held in memory.jobs.values_mut().filter_map(|live| live.held.as_mut()) {
+            // What was too dear may not be by now.
+            held.again_at = None;
+        }
         self.let_go_of_affordable(memory, self.db().now())
     }
 

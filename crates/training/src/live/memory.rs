@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use falaj_base::{ProjectId, Result, Timestamp};
+use falaj_base::{ProjectId, Result, TenantId, Timestamp};
 use falaj_executors::{ExecutorError, Observed};
 use falaj_governance::tenancy::Project;
 use falaj_scheduler::order::by_name;
@@ -13,11 +13,11 @@ use falaj_scheduler::{Event, JobId as Number, Millis, Placed, Scheduler, Setting
 use tokio::task::JoinHandle;
 
 use super::flight::Flight;
+use super::least::{Least, Loose};
 use super::purse::OwnBudget;
 use super::scale::NodeBook;
-use super::sense::Aside;
 use super::tend::Pace;
-use crate::budget::Ledger;
+use crate::budget::{Ledger, Running};
 use crate::config::TrainingConfig;
 use crate::job::store::TaskRow;
 use crate::job::{Definition, Job, PlacedAt, State, to_spec};
@@ -39,6 +39,8 @@ pub(crate) struct LiveJob {
     pub(crate) held: Option<Held>,
     /// What it may cost, if it says so itself.
     pub(crate) budget: Option<OwnBudget>,
+    /// What a start of it costs at least, where there are budgets.
+    pub(crate) least: Option<Least>,
 }
 
 /// A job that was taken in once and would not be now: a type of GPU, a pool, nodes or a quota are not
@@ -49,19 +51,24 @@ pub(crate) struct Held {
     pub(crate) why: String,
     /// Its tasks that wait.
     pub(crate) tasks: BTreeSet<u32>,
+    /// Those that never ran and of which the scheduler knows again: there was money for some.
+    pub(crate) free: BTreeSet<u32>,
     /// What a start of it may cost, in millionths, if money is all that is missing.
     pub(crate) needs: Option<i128>,
+    /// Before when it is not tried again: only nodes that are too dear for it were there.
+    pub(crate) again_at: Option<Timestamp>,
 }
 
 impl Held {
     /// Until things change.
     pub(crate) fn for_good(why: String) -> Self {
-        Self { why, tasks: BTreeSet::new(), needs: None }
+        let (tasks, free) = (BTreeSet::new(), BTreeSet::new());
+        Self { why, tasks, free, needs: None, again_at: None }
     }
 
     /// Until there is money.
     pub(crate) fn for_money(why: String, needs: i128) -> Self {
-        Self { why, tasks: BTreeSet::new(), needs: Some(needs) }
+        Self { needs: Some(needs), ..Self::for_good(why) }
     }
 }
 
@@ -134,14 +141,21 @@ pub(crate) struct Memory {
     pub(crate) watching: Watching,
     /// Which nodes are there.
     pub(crate) nodes: NodeBook,
-    /// Tasks that give up their nodes for being idle, or did.
-    pub(crate) aside: HashMap<TaskId, Aside>,
+    /// Tasks that gave up their nodes for being idle, by when they are in line again.
+    pub(crate) aside: BTreeSet<(Timestamp, TaskId)>,
     /// Budgets of tenants and projects.
     pub(crate) ledger: Ledger,
     /// Jobs with a budget of their own.
     pub(crate) metered: HashSet<JobId>,
     /// Jobs that wait for money, the oldest first.
     pub(crate) without_budget: BTreeSet<JobId>,
+    /// Jobs that are not held, where there are budgets.
+    pub(crate) loose: Loose,
+    /// Money that is kept for starts that were decided.
+    pub(crate) promised: HashMap<Number, ((TenantId, ProjectId), Running)>,
+    /// Tasks whose next start nobody asked for but the scheduler: it goes on elsewhere, or with other
+    /// nodes, and is not asked for money again.
+    pub(crate) going_on: HashSet<TaskId>,
     /// Starts that are being written down.
     pub(crate) taking_off: HashSet<Number>,
 }
@@ -179,16 +193,24 @@ impl Memory {
             reported: HashSet::new(),
             watching: Watching::default(),
             nodes: NodeBook::default(),
-            aside: HashMap::new(),
+            aside: BTreeSet::new(),
             ledger: Ledger::default(),
             metered: HashSet::new(),
             without_budget: BTreeSet::new(),
+            loose: Loose::default(),
+            promised: HashMap::new(),
+            going_on: HashSet::new(),
             taking_off: HashSet::new(),
         })
     }
 
-    /// Gives the tasks of a job their numbers.
-    pub(crate) fn add(&mut self, job: Job, project: Arc<Project>) -> &mut LiveJob {
+    /// Gives the tasks of a job their numbers. `least` is what a start of it costs, where that matters.
+    pub(crate) fn add(
+        &mut self,
+        job: Job,
+        project: Arc<Project>,
+        least: Option<Least>,
+    ) -> &mut LiveJob {
         let first = self.next;
         self.next += u64::from(job.tasks.count.max(1));
         self.numbers.insert(first, job.id);
@@ -197,6 +219,9 @@ impl Memory {
         if budget.is_some() {
             self.metered.insert(id);
         }
+        if let Some(least) = least {
+            self.loose.insert(least, id);
+        }
         self.jobs.entry(id).or_insert(LiveJob {
             job,
             project,
@@ -204,13 +229,30 @@ impl Memory {
             tasks: HashMap::new(),
             held: None,
             budget,
+            least,
         })
     }
 
     pub(crate) fn remove(&mut self, id: JobId) {
         if let Some(job) = self.jobs.remove(&id) {
             self.numbers.remove(&job.first);
+            if let Some(least) = &job.least {
+                self.loose.remove(least, id);
+            }
         }
+    }
+
+    /// Gives up starts that were decided and have not been made, and the money that was kept for them.
+    pub(crate) fn drop_due(&mut self, gone: impl Fn(Number) -> bool) {
+        self.due.retain(|due| !gone(due.number));
+        let ledger = &mut self.ledger;
+        self.promised.retain(|number, (place, start)| {
+            let stays = !gone(*number);
+            if !stays {
+                ledger.release(*place, start);
+            }
+            stays
+        });
     }
 
     pub(crate) fn task(&self, number: Number) -> Option<TaskId> {

@@ -22,15 +22,17 @@ mod end;
 pub(crate) mod flight;
 pub(crate) mod inbox;
 mod intake;
+mod least;
 mod memory;
 mod purse;
 mod rebuild;
 mod scale;
 mod sense;
+mod spare;
 mod start;
 mod stop;
 mod tend;
-mod usage;
+pub(crate) mod usage;
 mod watch;
 mod why;
 
@@ -81,8 +83,8 @@ pub(crate) struct Live {
     busy: Arc<busy::Busy>,
     /// Engines that do not answer, by pool.
     breakers: Mutex<HashMap<usize, Breaker>>,
-    /// What was last told of tasks, for those who ask during a pass.
-    answers: Mutex<HashMap<TaskId, Why>>,
+    /// What was last told of tasks, and when, for those who ask during a pass.
+    answers: Mutex<HashMap<TaskId, (Timestamp, Why)>>,
     watched: AtomicBool,
     /// Whether somebody waits for what executors tell.
     active: AtomicBool,
@@ -186,6 +188,7 @@ impl Training {
         self.observe(&mut memory).await?;
         self.tend(&mut memory).await?;
         self.sense(&mut memory).await?;
+        self.hold_those_without_money(&mut memory, self.db().now());
         self.scale(&mut memory).await?;
         self.stop_those_due(&mut memory).await?;
         self.decide(&mut memory).await?;

@@ -1,10 +1,12 @@
 //! What a pass does about budgets: of tenants, of projects, and of single jobs.
 //!
 //! Must hold: a start that a hard budget has no room for is not made; its job waits, and is told which
-//! budget and why. What waits for a budget does not stand in the way of others: the scheduler hears of
-//! it again when there is room.
+//! budget and why. What waits for a budget does not stand in the way of others, and nobody leaves its
+//! nodes for it: the scheduler does not know of what could not be paid on the cheapest nodes, and hears
+//! of it when there is room.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
 
 use falaj_base::{Ctx, ProjectId, Resource, Result, Scope, TenantId, Timestamp};
 use falaj_scheduler::{Event, JobId as Number, JobSpec, Restored};
@@ -13,13 +15,20 @@ use falaj_store::record::Change;
 use serde_json::json;
 
 use super::flight::{Flight, Purpose};
+use super::least::Least;
 use super::memory::{Held, LiveJob, Memory};
 use crate::budget::{
     Ledger, Meter, Overrun, Running, Shortage, in_currency, millionths, store as budgets,
 };
+use crate::cost::cheapest;
 use crate::job::{Job, millis};
 use crate::name::{JobId, TaskId};
 use crate::{JOB_RUN, Training};
+
+/// How often all are asked whether they could be paid, though nothing but the time has changed.
+const ASKED: Duration = Duration::from_secs(2);
+/// After how long a job is tried again for which only nodes were there that are too dear.
+const TOO_DEAR: Duration = Duration::from_secs(30);
 
 impl LiveJob {
     pub(super) fn place(&self) -> (TenantId, ProjectId) {
@@ -77,15 +86,35 @@ impl Memory {
         self.ledger.end(live.place(), &start, at);
     }
 
-    /// Tasks of a job that wait in the scheduler.
+    /// Tasks of a job that wait in the scheduler. Those for whose start money is kept do not, nor do those
+    /// that only go on elsewhere.
     pub(super) fn waiting_tasks(&self, id: JobId) -> Vec<TaskId> {
         let Some(live) = self.jobs.get(&id) else { return Vec::new() };
-        let all = (0..live.job.tasks.count).map(|task| TaskId { job: id, task });
-        all.filter(|task| {
-            let waits = |number| self.scheduler.knows(number) && !self.taking_off.contains(&number);
-            self.number(*task).is_some_and(waits) && self.flight_of(*task).is_none()
-        })
-        .collect()
+        let waits = |task: &TaskId| {
+            let Some(number) = self.number(*task) else { return false };
+            self.scheduler.knows(number)
+                && !self.taking_off.contains(&number)
+                && !self.promised.contains_key(&number)
+                && !self.going_on.contains(task)
+                && self.flight_of(*task).is_none()
+        };
+        let of = |task: u32| TaskId { job: id, task };
+        match live.held.as_ref().filter(|held| held.needs.is_some()) {
+            // Of a large array nearly all are held already.
+            Some(held) => {
+                let known: BTreeSet<u32> =
+                    held.free.iter().chain(live.tasks.keys()).copied().collect();
+                known.into_iter().map(of).filter(waits).collect()
+            }
+            None => (0..live.job.tasks.count).map(of).filter(waits).collect(),
+        }
+    }
+
+    /// Notes that the scheduler may know tasks of a job.
+    pub(super) fn let_loose(&mut self, id: JobId) {
+        if let Some(least) = self.jobs.get(&id).and_then(|live| live.least) {
+            self.loose.insert(least, id);
+        }
     }
 }
 
@@ -95,17 +124,31 @@ impl Training {
         let read = |tx: &mut Tx<'_>| {
             let now = tx.now();
             let all = budgets::all(tx)?;
+            // What was spent is of the period that this moment is in.
             let with_spent = |kept: budgets::Kept| {
                 let window = kept.period.window(now);
                 let spent = budgets::spent(tx, (kept.tenant, kept.project), &window)?;
                 Ok((kept, spent))
             };
-            all.into_iter().map(with_spent).collect::<Result<Vec<_>>>()
+            Ok((all.into_iter().map(with_spent).collect::<Result<Vec<_>>>()?, now))
         };
-        let kept = self.db().read(read).await?;
-        memory.ledger = Ledger::new(kept, self.db().now());
+        let (kept, now) = self.db().read(read).await?;
+        memory.ledger = Ledger::new(kept, now);
+        memory.loose.clear();
         if memory.ledger.is_empty() {
+            memory.promised.clear();
+            memory.jobs.values_mut().for_each(|live| live.least = None);
             return Ok(());
+        }
+        for (place, start) in memory.promised.values() {
+            memory.ledger.promise(*place, start);
+        }
+        for (id, live) in &mut memory.jobs {
+            live.least = live.least.or_else(|| self.least_of(&live.job));
+            let lacks_more = live.held.as_ref().is_some_and(|held| held.needs.is_none());
+            if let Some(least) = live.least.filter(|_| !lacks_more) {
+                memory.loose.insert(least, *id);
+            }
         }
         for flight in memory.flights.values() {
             let Some(live) = memory.jobs.get(&flight.id.task.job) else { continue };
@@ -113,6 +156,15 @@ impl Training {
             memory.ledger.begin(live.place(), &start);
         }
         Ok(())
+    }
+
+    /// What a start of a job costs at least.
+    pub(super) fn least_of(&self, job: &Job) -> Option<Least> {
+        let pools = self.pool_list();
+        let pool = pools.by_name(job.pool.as_str())?;
+        let price = cheapest(&job.definition, (pool, &job.zones), pools, self.config())?;
+        let limit = job.definition.time_limit.map(falaj_base::HumanDuration::get);
+        Some(Least { place: (job.tenant, job.project), price, limit })
     }
 
     /// Looks at what was spent: tells of shares that were reached, ends what may not go on, and lets
@@ -198,9 +250,12 @@ impl Training {
             });
             let told: Vec<u16> = entry.told.iter().chain(&shares).copied().collect();
             let key = (entry.tenant, entry.project, entry.period);
-            let (window, ctx, last) = (entry.window, ctx.clone(), shares.last().copied());
+            let (window, amount) = (entry.window, entry.amount);
+            let (ctx, last) = (ctx.clone(), shares.last().copied());
             let write = move |tx: &mut Tx<'_>| {
-                budgets::tell(tx, key, &window, told)?;
+                if !budgets::tell(tx, key, amount, &window, told)? {
+                    return Ok(());
+                }
                 let change = Change::new(&JOB_RUN, &of)
                     .event("budget.reached", &data)
                     .detail("percent", last.unwrap_or(0));
@@ -224,13 +279,16 @@ impl Training {
         };
         let over: Vec<(TaskId, (Overrun, Shortage))> =
             memory.flights.values().filter_map(over).collect();
+        let mut held: HashSet<JobId> = HashSet::new();
         for (task, (action, short)) in over {
             let why = memory.ledger.in_words(short, now);
             let detail = json!({ "why": why });
             let purpose = if action == Overrun::Stop {
                 Purpose::Overdrawn
             } else {
-                self.hold_one(memory, task.job, &why, short);
+                if held.insert(task.job) {
+                    self.hold(memory, BTreeSet::from([task.job]), short, None);
+                }
                 Purpose::Preempt
             };
             self.end_early(memory, task, purpose, detail).await?;
@@ -238,7 +296,32 @@ impl Training {
         Ok(())
     }
 
-    /// Whether there is money for a start; otherwise its job, and those like it, wait.
+    /// Lets all wait for money, unknown to the scheduler, that could not be paid on the cheapest nodes: no
+    /// nodes are asked for, and nobody is displaced, for what would not start then.
+    pub(super) fn hold_those_without_money(&self, memory: &mut Memory, now: Timestamp) {
+        if memory.ledger.is_empty() {
+            return;
+        }
+        let versions = (memory.ledger.version(), memory.loose.version());
+        let same = |(ledger, loose, at): (u64, u64, Timestamp)| {
+            (ledger, loose) == versions && now.since(at) < ASKED
+        };
+        if memory.loose.asked.is_some_and(same) {
+            return;
+        }
+        memory.loose.asked = Some((versions.0, versions.1, now));
+        let lacks = |least: &Least| {
+            Some((*least, memory.ledger.shortage(least.place, &least.start(now), now)?))
+        };
+        let short: Vec<(Least, Shortage)> = memory.loose.all().filter_map(lacks).collect();
+        for (least, short) in short {
+            let jobs = memory.loose.take(&least);
+            self.hold(memory, jobs, short, None);
+        }
+    }
+
+    /// Whether there is money for a start; otherwise its job waits, and those like it unless cheaper nodes
+    /// would do.
     pub(super) fn affordable(
         &self,
         memory: &mut Memory,
@@ -247,74 +330,99 @@ impl Training {
         now: Timestamp,
     ) -> bool {
         let Some(live) = memory.jobs.get(&id) else { return false };
-        let Some(short) = memory.ledger.shortage(live.place(), start, now) else { return true };
-        let why = memory.ledger.in_words(short, now);
-        // They would be refused one by one, and keep others waiting meanwhile.
-        let alike = |other: &&LiveJob| {
-            let (a, b) = (&live.job, &other.job);
-            b.id != id
-                && other.held.is_none()
-                && other.place() == live.place()
-                && a.pool == b.pool
-                && a.definition.time_limit == b.definition.time_limit
-                && a.definition.resources == b.definition.resources
-        };
-        let alike: Vec<JobId> =
-            memory.jobs.values().filter(alike).map(|other| other.job.id).collect();
-        for job in std::iter::once(id).chain(alike) {
-            self.hold_one(memory, job, &why, short);
+        let (place, least) = (live.place(), live.least);
+        let Some(short) = memory.ledger.shortage(place, start, now) else { return true };
+        let at_least = least.and_then(|least| {
+            Some((least, memory.ledger.shortage(place, &least.start(now), now)?))
+        });
+        if let Some((least, short)) = at_least {
+            let mut alike = memory.loose.take(&least);
+            alike.insert(id);
+            self.hold(memory, alike, short, None);
+        } else {
+            self.hold(memory, BTreeSet::from([id]), short, Some(now + TOO_DEAR));
         }
         false
     }
 
-    /// Lets the tasks of a job that wait wait for money, unknown to the scheduler.
-    fn hold_one(&self, memory: &mut Memory, id: JobId, why: &str, short: Shortage) {
-        let now = millis(self.db().now());
-        let waiting = memory.waiting_tasks(id);
-        let numbers: HashSet<Number> =
-            waiting.iter().filter_map(|task| memory.number(*task)).collect();
-        memory.due.retain(|due| !numbers.contains(&due.number));
-        for number in numbers {
-            memory.scheduler.apply(now, Event::Cancelled(number));
+    /// Lets the tasks of jobs that wait wait for money, unknown to the scheduler.
+    pub(super) fn hold(
+        &self,
+        memory: &mut Memory,
+        jobs: BTreeSet<JobId>,
+        short: Shortage,
+        again_at: Option<Timestamp>,
+    ) {
+        let now = self.db().now();
+        let why = memory.ledger.in_words(short, now);
+        let mut numbers: HashSet<Number> = HashSet::new();
+        for id in jobs {
+            let waiting = memory.waiting_tasks(id);
+            numbers.extend(waiting.iter().filter_map(|task| memory.number(*task)));
+            let Some(live) = memory.jobs.get_mut(&id) else { continue };
+            if let Some(least) = &live.least {
+                memory.loose.remove(least, id);
+            }
+            let held = live.held.get_or_insert_with(|| Held::for_money(why.clone(), short.needs));
+            held.tasks.extend(waiting.into_iter().map(|task| task.task));
+            held.free.clear();
+            if held.needs.is_some() {
+                (held.why, held.needs) = (why.clone(), Some(short.needs));
+                held.again_at = again_at;
+                memory.without_budget.insert(id);
+            }
         }
-        let Some(live) = memory.jobs.get_mut(&id) else { return };
-        let held = live.held.get_or_insert_with(|| Held::for_money(why.to_owned(), short.needs));
-        held.tasks.extend(waiting.into_iter().map(|task| task.task));
-        if held.needs.is_some() {
-            (held.why, held.needs) = (why.to_owned(), Some(short.needs));
-            memory.without_budget.insert(id);
+        memory.drop_due(|number| numbers.contains(&number));
+        for number in numbers {
+            memory.scheduler.apply(millis(now), Event::Cancelled(number));
         }
     }
 
     /// Tells the scheduler of tasks for which there is room by now, the oldest first, and of no more
     /// than there is room for.
     pub(super) fn let_go_of_affordable(&self, memory: &mut Memory, now: Timestamp) -> Result<()> {
-        let mut promised: std::collections::HashMap<(TenantId, ProjectId), i128> =
-            std::collections::HashMap::new();
+        let mut promised: HashMap<(TenantId, ProjectId), i128> = HashMap::new();
+        let mut without: HashSet<Least> = HashSet::new();
         for id in memory.without_budget.clone() {
-            let held = memory.jobs.get(&id).and_then(|live| live.held.as_ref());
-            let Some(needs) = held.and_then(|held| held.needs) else {
+            let Some(live) = memory.jobs.get_mut(&id) else {
                 memory.without_budget.remove(&id);
                 continue;
             };
-            let Some(live) = memory.jobs.get_mut(&id) else { continue };
-            let Some(held) = &mut live.held else { continue };
-            let place = (live.job.tenant, live.job.project);
+            let place = live.place();
+            let Some(held) = live.held.as_mut().filter(|held| held.needs.is_some()) else {
+                memory.without_budget.remove(&id);
+                continue;
+            };
+            if held.again_at.is_some_and(|at| at > now) {
+                continue;
+            }
+            // Where nothing would do, or nobody counts any more, there is nothing to wait for.
+            let least = live.least.unwrap_or(Least { place, price: 0, limit: None });
+            let start = least.start(now);
+            if without.contains(&least) {
+                continue;
+            }
+            let needs = Meter::whole(0).would_add(&start);
             let promised = promised.entry(place).or_default();
             let mut free = Vec::new();
             while let Some(task) = held.tasks.first().copied() {
-                if !memory.ledger.has_room(place, needs, *promised, now) {
+                if !memory.ledger.has_room(place, &start, *promised, now) {
+                    without.insert(least);
                     break;
                 }
                 *promised += needs;
                 held.tasks.remove(&task);
+                if !live.tasks.contains_key(&task) {
+                    held.free.insert(task);
+                }
                 free.push(task);
             }
             let nobody_waits = held.tasks.is_empty()
-                && memory.ledger.has_room(place, needs, *promised - needs.min(*promised), now);
+                && memory.ledger.has_room(place, &start, *promised - needs.min(*promised), now);
             if nobody_waits {
                 live.held = None;
                 memory.without_budget.remove(&id);
+                memory.let_loose(id);
             }
             self.let_go_tasks(memory, id, &free, now)?;
         }
@@ -351,6 +459,9 @@ impl Training {
                 let held = live.held.get_or_insert_with(|| Held::for_good(why.clone()));
                 (held.why, held.needs) = (why, None);
                 held.tasks.extend(tasks);
+                if let Some(least) = &live.least {
+                    memory.loose.remove(least, id);
+                }
                 return Ok(());
             }
         };
@@ -362,6 +473,7 @@ impl Training {
             let restored = Restored { spec, submitted, ran, running: None };
             memory.scheduler.apply(millis(now), Event::Restored(Box::new(restored)));
         }
+        memory.let_loose(id);
         Ok(())
     }
 }

@@ -13,9 +13,10 @@ use falaj_store::record::Change;
 use uuid::Uuid;
 
 use super::flight::{Flight, Launched, Purpose};
-use super::inbox;
 use super::memory::{Ending, Held, Memory, by_number_of};
 use super::purse::OwnBudget;
+use super::usage::Used;
+use super::{inbox, usage};
 use crate::budget::store as budgets;
 use crate::checkpoint::store as checkpoints;
 use crate::job::store::{self as jobs, StartRow};
@@ -36,9 +37,11 @@ impl Training {
     pub(super) async fn begin_anew(&self) -> Result<Memory> {
         let holder = Uuid::now_v7().simple().to_string();
         let (name, server) = (holder.clone(), self.server_id()?.to_owned());
+        let half_life = self.config().fair_share.millis();
         let lead = move |tx: &mut Tx<'_>| {
             tx.lock(LOCK)?;
             budgets::fill(tx)?;
+            usage::fill(tx, half_life)?;
             inbox::lead(tx, &name, &server)
         };
         self.db().write(lead).await?;
@@ -91,18 +94,22 @@ impl Training {
         let of = resource(&project, &job.id.to_string(), false);
         ctx.authorize(&JOB_RUN, &of).await?;
         let starts = open.iter().filter(|start| start.id.task.job == job.id && start.open == 2);
-        let starts: Vec<(StartId, u64, Timestamp)> =
-            starts.map(|start| (start.id, start.price, start.shown.started_at)).collect();
+        let starts: Vec<(StartId, u64, [u64; 3], Timestamp)> = starts
+            .map(|start| (start.id, start.price, start.holds, start.shown.started_at))
+            .collect();
         for (id, ..) in &starts {
             let row = open.iter().find(|start| start.id == *id);
             let pool = row.and_then(|row| self.pool_list().by_name(row.shown.pool.as_str()));
             memory.ended.insert(*id, Ending::at(pool.unwrap_or(usize::MAX)));
         }
         let reason = format!("what is kept of its tasks cannot be read: {why}");
+        let fading = self.fading();
         let write = move |tx: &mut Tx<'_>| {
             let now = tx.now();
             let mut bill = budgets::Bill::default();
-            for (id, price, since) in &starts {
+            let mut used = Used::new(fading, now);
+            let queue = job.definition.queue.as_ref().map_or("", |name| name.as_str());
+            for (id, price, holds, since) in &starts {
                 let ended = jobs::Ended {
                     state: State::Failed,
                     ending: reason.clone(),
@@ -114,9 +121,11 @@ impl Training {
                 };
                 if jobs::end_start(tx, *id, now, &ended)? {
                     bill.add((job.tenant, job.project), *price, (*since, now));
+                    used.add((job.tenant, job.project, queue.to_owned()), *holds, (*since, now));
                 }
             }
             bill.pay(tx)?;
+            used.keep(tx)?;
             jobs::fail_tasks(tx, job.id)?;
             let mut tally = job.tasks;
             tally.failed += tally.count.saturating_sub(tally.over());
@@ -153,7 +162,7 @@ impl Training {
             Some(_) => self.db().read(move |tx| budgets::spent_by_job(tx, id)).await?,
             None => 0,
         };
-        let live = memory.add(job, project);
+        let live = memory.add(job, project, None);
         live.budget = OwnBudget::of(&live.job, spent);
         let mut over = HashSet::new();
         for (task, state, row) in tasks {
@@ -177,6 +186,11 @@ impl Training {
             let Some(live) = memory.jobs.get_mut(&id) else { continue };
             if let Some(held) = live.held.as_mut().filter(|_| running.is_none()) {
                 held.tasks.insert(task);
+                continue;
+            }
+            let aside = live.tasks.get(&task).and_then(|(_, row)| row.aside_until);
+            if let Some(until) = aside.filter(|_| running.is_none()) {
+                memory.aside.insert((until, TaskId { job: id, task }));
                 continue;
             }
             let Some(mut spec) = spec.clone() else { continue };
@@ -261,6 +275,7 @@ impl Training {
             then: None,
             stacks: None,
             launches: 0,
+            waits: None,
         };
         memory.pay_from_now(&flight);
         memory.flights.insert(start.id, flight);

@@ -20,7 +20,7 @@ use crate::autoscale::NodeState;
 use crate::autoscale::burst::{self, Takes, Waits};
 use crate::autoscale::node::NodeRow;
 use crate::autoscale::plan::{Plan, Slot, Stand, plan};
-use crate::autoscale::provider::{self, Wish, Wished};
+use crate::autoscale::provider::{self, Provider, Wish, Wished};
 use crate::autoscale::store::{self, Scale};
 use crate::job::store as jobs;
 use crate::job::{State, millis, resource};
@@ -47,8 +47,6 @@ pub(crate) struct NodeBook {
     scales: HashMap<usize, Scale>,
     /// Since when more nodes of a pool would help somebody.
     wanting: HashMap<usize, Millis>,
-    /// Nodes that went and of which the provider was not told yet.
-    removed: HashMap<usize, BTreeSet<String>>,
     telling: HashMap<usize, Telling>,
     /// The last job that was asked whether it goes to a pool, where there are more than are asked at
     /// a time.
@@ -190,7 +188,10 @@ impl Training {
         for (pool, id, row) in over {
             let scaled = self.pool_list().list[pool].autoscale.is_some();
             let mut scale = memory.nodes.scales.get(&pool).cloned().unwrap_or_default();
-            scale.generation += u64::from(scaled);
+            if scaled {
+                scale.generation += 1;
+                scale.removed.insert(row.name.clone());
+            }
             if row.state == NodeState::Leaving {
                 scale.last_down = Some(now);
             }
@@ -227,7 +228,6 @@ impl Training {
             if scaled {
                 memory.nodes.rows.remove(&id);
                 memory.nodes.scales.insert(pool, scale);
-                memory.nodes.removed.entry(pool).or_default().insert(row.name);
             } else if let Some(kept) = memory.nodes.rows.get_mut(&id) {
                 kept.state = after;
             }
@@ -316,7 +316,6 @@ impl Training {
         let ctx = Ctx::system(super::NAME);
         let of = Resource::new("node", &name, Scope::Platform);
         ctx.authorize(&NODE_WRITE, &of).await?;
-        let kept = scale.clone();
         let write = move |tx: &mut Tx<'_>| {
             store::lock(tx, &name)?;
             let mut written = Vec::with_capacity(rows.len());
@@ -327,27 +326,29 @@ impl Training {
                 }
                 if row.state == NodeState::Away {
                     store::delete(tx, &row.pool, &row.name)?;
+                    scale.removed.insert(row.name.clone());
                 } else {
                     store::put(tx, &row)?;
+                    scale.removed.remove(&row.name);
                 }
                 written.push((id, row));
             }
             if written.is_empty() {
-                return Ok(written);
+                return Ok((written, scale));
             }
             let add = written.iter().filter(|(_, row)| row.state == NodeState::Asked).count();
             let remove = written.len() - add;
             tracing::info!(pool = name, add, remove, "a pool changes its size");
-            store::put_scale(tx, &name, &kept)?;
+            store::put_scale(tx, &name, &scale)?;
             let told = json!({ "pool": name, "add": add, "remove": remove });
             let change = Change::new(&NODE_WRITE, &of)
                 .event("pool.scaled", &told)
                 .detail("add", add)
                 .detail("remove", remove);
             tx.record(&ctx, change)?;
-            Ok(written)
+            Ok((written, scale))
         };
-        let written = self.commit(memory, write).await?;
+        let (written, scale) = self.commit(memory, write).await?;
         if !written.is_empty() {
             memory.nodes.scales.insert(pool, scale);
         }
@@ -355,7 +356,6 @@ impl Training {
             let state = row.state;
             if state == NodeState::Away {
                 memory.nodes.rows.remove(&id);
-                memory.nodes.removed.entry(pool).or_default().insert(row.name);
             } else {
                 memory.nodes.rows.insert(id, row);
             }
@@ -373,7 +373,12 @@ impl Training {
             target: 0,
             nodes: Vec::new(),
             add: Vec::new(),
-            remove: memory.nodes.removed.get(&pool).into_iter().flatten().cloned().collect(),
+            remove: memory
+                .nodes
+                .scales
+                .get(&pool)
+                .map(|scale| scale.removed.iter().cloned().collect())
+                .unwrap_or_default(),
         };
         for node in pools.nodes.iter().filter(|node| node.pool == pool) {
             let state = self.state_of(memory, node.spec.id);
@@ -400,8 +405,11 @@ impl Training {
 
     /// Tells the provider of a pool what it does not know, beside the pass.
     fn tell_provider(&self, memory: &mut Memory, pool: usize, now: Timestamp) {
-        let Some(config) = &self.pool_list().list[pool].autoscale else { return };
-        let Some(webhook) = config.webhook.clone() else { return };
+        let (name, scales) =
+            (&self.pool_list().list[pool].name, &self.pool_list().list[pool].autoscale);
+        let own = self.config().pool.iter().find(|it| it.name == *name);
+        let cluster = own.and_then(|pool| pool.kubernetes.as_ref());
+        let Some(told) = scales.as_ref().and_then(|it| Provider::of(it, cluster)) else { return };
         let Some(scale) = memory.nodes.scales.get(&pool) else { return };
         let due = scale.told < scale.generation && scale.try_at.is_none_or(|at| at <= now);
         if !due || memory.nodes.telling.contains_key(&pool) {
@@ -411,7 +419,7 @@ impl Training {
         let wish = self.wish(memory, pool, generation);
         let (training, clock) = (self.clone(), self.db().clock().clone());
         let telling = tokio::spawn(async move {
-            let outcome = provider::tell(&webhook, &wish, clock.now()).await;
+            let outcome = told.tell(&wish, clock.now()).await;
             training.live().wake();
             (generation, outcome)
         });
@@ -431,7 +439,7 @@ impl Training {
                 (scale.accepted, scale.failures) = (accepted, 0);
                 (scale.try_at, scale.problem) = (None, None);
                 if scale.told == scale.generation {
-                    memory.nodes.removed.remove(&pool);
+                    scale.removed.clear();
                 }
             }
             Ok((_, Err(problem))) => {
@@ -574,8 +582,9 @@ impl Training {
             tx.record(&ctx, change)
         };
         self.commit(memory, write).await?;
+        self.pays_elsewhere(memory, id);
         let now = millis(now);
-        memory.due.retain(|due| !numbers.contains(&due.number));
+        memory.drop_due(|number| numbers.contains(&number));
         for number in numbers {
             memory.scheduler.apply(now, Event::Cancelled(number));
             let mut spec = spec.clone();
@@ -584,6 +593,21 @@ impl Training {
             memory.scheduler.apply(now, Event::Restored(Box::new(restored)));
         }
         Ok(())
+    }
+}
+
+impl Training {
+    /// Counts a job by what it costs where it is now.
+    fn pays_elsewhere(&self, memory: &mut Memory, id: JobId) {
+        if memory.ledger.is_empty() {
+            return;
+        }
+        let Some(live) = memory.jobs.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut live.least, self.least_of(&live.job));
+        if let Some(before) = &before {
+            memory.loose.remove(before, id);
+        }
+        memory.let_loose(id);
     }
 }
 

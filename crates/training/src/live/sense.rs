@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use falaj_base::{Ctx, Result, Timestamp};
 use falaj_executors::gpu::{Gpu, Gpus};
@@ -48,35 +47,26 @@ struct Ask {
     shared: bool,
 }
 
-/// A start that gave up its nodes for being idle, or will.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Aside {
-    pause: Duration,
-    /// Known once it has left.
-    until: Option<Timestamp>,
-}
-
 impl Memory {
-    /// Takes a task out of line for a while, if it was told to leave its nodes for being idle.
+    /// Takes a task out of line until then, as it gave up its nodes for being idle.
     pub(super) fn set_aside(&mut self, task: TaskId, now: Timestamp) -> bool {
-        let Some(aside) = self.aside.get_mut(&task) else { return false };
-        aside.until = Some(now + aside.pause);
-        let number = self.number(task);
-        if let Some(number) = number {
-            self.scheduler.apply(millis(now), Event::Cancelled(number));
-        }
-        number.is_some()
+        let live = self.jobs.get(&task.job);
+        let until = live.and_then(|live| live.tasks.get(&task.task)?.1.aside_until);
+        let (Some(until), Some(number)) = (until, self.number(task)) else { return false };
+        self.aside.insert((until, task));
+        self.scheduler.apply(millis(now), Event::Cancelled(number));
+        true
     }
 }
 
 impl Training {
     pub(super) async fn sense(&self, memory: &mut Memory) -> Result<()> {
         let config = &self.config().telemetry;
+        let now = self.db().now();
+        self.line_up_again(memory, now)?;
         if !config.enabled {
             return Ok(());
         }
-        let now = self.db().now();
-        self.line_up_again(memory, now)?;
         if !memory.watching.loaded {
             self.recall_summaries(memory).await?;
         }
@@ -208,7 +198,7 @@ impl Training {
         true
     }
 
-    fn policy_of(&self, live: &LiveJob, flight: &Flight) -> IdlePolicy {
+    pub(super) fn policy_of(&self, live: &LiveJob, flight: &Flight) -> IdlePolicy {
         let pool = self.pool_list().list.get(flight.pool);
         let whom = Whom {
             pool: pool.map_or("", |pool| pool.name.as_str()),
@@ -276,7 +266,13 @@ impl Training {
         }
         let seconds = now.since(since).as_secs();
         tracing::info!(start = %id, seconds, "an idle start gives up its nodes");
-        memory.aside.insert(id.task, Aside { pause: policy.pause.get(), until: None });
+        let started = memory.flights.get(&id).map(|flight| flight.since);
+        let live = memory.jobs.get_mut(&id.task.job);
+        if let Some((_, row)) = live.and_then(|live| live.tasks.get_mut(&id.task.task)) {
+            // One that worked for a while is where it was the first time.
+            let worked = started.is_some_and(|at| since.since(at) >= policy.after.get());
+            row.reclaims = if worked { 1 } else { row.reclaims.saturating_add(1) };
+        }
         let detail = json!({
             "why": format!("it used less than {} % of what it has for {seconds} seconds", policy.below),
             "idle_since": since, "pause_seconds": policy.pause.get().as_secs(),
@@ -422,11 +418,9 @@ impl Training {
 
     /// Tasks that gave up their nodes for being idle are in line again after a while.
     fn line_up_again(&self, memory: &mut Memory, now: Timestamp) -> Result<()> {
-        let due = |aside: &Aside| aside.until.is_some_and(|until| until <= now);
-        let back: Vec<TaskId> =
-            memory.aside.iter().filter(|(_, aside)| due(aside)).map(|(task, _)| *task).collect();
-        for task in back {
-            memory.aside.remove(&task);
+        while let Some((_, task)) = memory.aside.first().copied().filter(|(until, _)| *until <= now)
+        {
+            memory.aside.pop_first();
             let Some(live) = memory.jobs.get_mut(&task.job) else { continue };
             if live.state_of(task.task) != State::Preempted {
                 continue;

@@ -24,7 +24,7 @@ use crate::budget::Running;
 use crate::cost::Rates;
 use crate::job::store::{self as jobs, TaskRow};
 use crate::job::{Attempt, Job, State, Tally, resource};
-use crate::launch::{Gang, ranks};
+use crate::launch::{Gang, ranks, shares_gpus};
 use crate::name::{JobId, StartId};
 use crate::{JOB_RUN, Training};
 
@@ -163,6 +163,10 @@ impl Training {
         due: &super::memory::Due,
         now: Timestamp,
     ) -> Result<Weighed> {
+        // The money that was kept for it is asked for once more: a budget may have been cut meanwhile.
+        if let Some((place, start)) = memory.promised.remove(&due.number) {
+            memory.ledger.release(place, &start);
+        }
         // One that was found to lack money takes others of its job with it.
         if !memory.scheduler.knows(due.number) {
             return Ok(Weighed::Gone);
@@ -184,7 +188,9 @@ impl Training {
         if live.budget.is_some_and(|own| own.is_spent(now)) {
             return Ok(Weighed::Spent(task.job));
         }
-        if !self.affordable(memory, task.job, &costs, now) {
+        // What the scheduler itself moved runs, as far as its owner can tell.
+        let goes_on = memory.going_on.contains(&task);
+        if !goes_on && !self.affordable(memory, task.job, &costs, now) {
             return Ok(Weighed::Unaffordable);
         }
         let Some(live) = memory.jobs.get_mut(&task.job) else { return Ok(Weighed::Gone) };
@@ -265,8 +271,10 @@ impl Training {
             then: None,
             stacks: None,
             launches: 0,
+            waits: None,
         };
         memory.pay_from_now(&flight);
+        memory.going_on.remove(&id.task);
         memory.flights.insert(id, flight);
         self.launch(memory, id);
     }
@@ -377,6 +385,7 @@ impl Training {
             run_id: &task,
             attempt: id.attempt,
             retries: definition.retries,
+            apart: executor.is_some_and(|engine| engine.keeps_gpus_apart()),
         };
         let places = ranks(&gang);
         let mut env = definition.env.clone();
@@ -404,6 +413,7 @@ impl Training {
             env,
             secrets,
             ranks: places,
+            shares_gpus: shares_gpus(definition.framework),
             limits: Limits {
                 cpu_millis: (resources.cpu_millis() / ranks_each).max(1),
                 memory_mib: (resources.memory_mib() / ranks_each).max(1),

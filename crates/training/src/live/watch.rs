@@ -204,9 +204,11 @@ impl Training {
             match found.phase {
                 Phase::Running if flight.state == State::Starting => {
                     flight.state = State::Running;
+                    flight.waits = None;
                     running.push((flight.id, found.isolation));
                 }
-                Phase::Running | Phase::Pending(_) => {}
+                Phase::Pending(why) => flight.waits = why,
+                Phase::Running => {}
                 Phase::Ended(end) => {
                     let at = found.ended.map_or(began, |ms| {
                         Timestamp::from_micros(i64::try_from(ms).unwrap_or(0).saturating_mul(1000))

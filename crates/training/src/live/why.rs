@@ -25,7 +25,7 @@ pub struct Why {
     /// The reason, as a sentence.
     pub why: String,
     /// The rule that blocks it: `quota`, `budget`, `no-room`, `kept`, `headroom`, `behind`, `no-node`,
-    /// `never`, `away`, `in-line`; absent where none does.
+    /// `never`, `away`, `engine`, `in-line`; absent where none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<&'static str>,
     /// What would let it start, everything else being as it is.
@@ -67,7 +67,7 @@ impl Live {
             return None;
         }
         // A pass that waits for a slow disk lets nobody wait for an answer.
-        let Some(memory) = self.mind().await else { return self.told_before(task) };
+        let Some(memory) = self.mind().await else { return self.told_before(task, now) };
         let why = self.tell_of(memory.as_ref()?, task, pools);
         drop(memory);
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,16 +75,19 @@ impl Live {
             answers.clear();
         }
         if let Some(why) = &why {
-            answers.insert(task, why.clone());
+            answers.insert(task, (now, why.clone()));
         }
         why
     }
 
-    /// What was told of a task the last time that somebody asked.
-    fn told_before(&self, task: TaskId) -> Option<Why> {
+    /// What was told of a task the last time that somebody asked, if that was a moment ago.
+    fn told_before(&self, task: TaskId, now: Timestamp) -> Option<Why> {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut why = answers.get(&task)?.clone();
-        why.why = format!("{} (as of a moment ago: a pass is under way)", why.why);
+        let (at, mut why) = answers.get(&task)?.clone();
+        if now.since(at) > STALE {
+            return None;
+        }
+        why.why = format!("{} (as of {at}: a pass is under way)", why.why);
         Some(why)
     }
 
@@ -113,6 +116,11 @@ impl Live {
                 "it has its nodes, and the engine of its pool does not answer since {since}: {said}"
             );
             return Some(Why { rule: Some("away"), ..plain(task, state, why) });
+        }
+        if let Some(said) = starting.and_then(|flight| flight.waits.as_ref()) {
+            let why =
+                format!("it has its nodes, and the engine of its pool has not started it: {said}");
+            return Some(Why { rule: Some("engine"), ..plain(task, state, why) });
         }
         Some(match memory.scheduler.why(number)? {
             Told::Running { since, nodes } => {

@@ -12,12 +12,13 @@ use falaj_executors::{
 
 use crate::config::{PoolKind, TrainingConfig};
 
-/// Makes the executor of a pool. What it keeps lies below `data_dir` unless its pool says where.
+/// Makes the executor of a pool. What it keeps lies below `data_dir` unless its pool says where. On engines that
+/// several installations use, this one is known by its id.
 pub(crate) fn make(
     config: &TrainingConfig,
     name: &Name,
     kind: PoolKind,
-    data_dir: &Path,
+    (data_dir, installation): (&Path, &str),
 ) -> Result<Arc<dyn Executor>> {
     let pool = config.pool.iter().find(|pool| pool.name == *name);
     let own = || data_dir.join("training").join("pools").join(name.as_str());
@@ -58,7 +59,7 @@ pub(crate) fn make(
         }
         (PoolKind::Kubernetes, Some(pool)) => {
             let settings = pool.kubernetes.clone().unwrap_or_default();
-            let settings = settings.settings(name.as_str(), config.max_log.bytes());
+            let settings = settings.settings(installation, name.as_str(), config.max_log.bytes());
             Arc::new(KubernetesExecutor::new(&folder, settings).map_err(failed)?)
         }
         _ => {

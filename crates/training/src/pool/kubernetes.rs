@@ -1,8 +1,10 @@
 //! What can be set about a pool of Kubernetes.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
+use falaj_base::HumanDuration;
+use falaj_executors::kubernetes::owner;
 use falaj_executors::{KubernetesSettings, Toleration, Volume};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,6 +13,9 @@ use crate::job::MigSlice;
 
 /// Things of one kind at most.
 const MOST: usize = 64;
+/// What every pod has of ours.
+const OURS: [&str; 2] = ["/falaj", "/dev/shm"];
+const LONGEST_SECONDS: u64 = 30 * 86_400;
 
 /// Which cluster, and what every pod there has in common.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -22,7 +27,8 @@ pub struct KubernetesConfig {
     pub context: Option<String>,
     /// The namespace that jobs run in; that of the context if absent. One of their own is best.
     pub namespace: Option<String>,
-    /// Marks what belongs to this pool, where several share a namespace; the name of the pool if absent.
+    /// Marks what belongs to this pool, where several share a namespace; made of this installation's id and the
+    /// name of the pool if absent. A copy of an installation that runs beside it needs one of its own.
     pub owner: Option<String>,
     /// The image of jobs that name none. It needs `/bin/sh`.
     pub image: Option<String>,
@@ -50,6 +56,11 @@ pub struct KubernetesConfig {
     pub pin: bool,
     /// Volumes of the cluster that every pod has.
     pub volume: Vec<VolumeConfig>,
+    /// How long a node may be out of reach before the jobs there are given up; 30 seconds if absent.
+    pub unreachable_after: Option<HumanDuration>,
+    /// How long a start may wait in the cluster, its queue apart, before it is given up as lost; without end if
+    /// absent.
+    pub start_within: Option<HumanDuration>,
 }
 
 /// A taint of nodes that pods do not mind.
@@ -86,6 +97,31 @@ impl KubernetesConfig {
             let text = format!("has `{}`; a path from / on is needed", volume.path.display());
             return Some(("kubernetes.volume", text));
         }
+        if let Some(text) = self.volume.iter().enumerate().find_map(|(at, volume)| {
+            let (path, known) = (&volume.path, &self.volume[..at]);
+            let is_odd = path == Path::new("/")
+                || path.components().any(|part| part == Component::ParentDir)
+                || OURS.iter().any(|ours| path.starts_with(ours) || Path::new(ours).starts_with(path));
+            let is_twice = known.iter().any(|other| other.path == *path);
+            let shown = path.display();
+            if is_odd {
+                Some(format!("has `{shown}`; neither /, /falaj and /dev/shm nor what is in them or holds them is allowed"))
+            } else {
+                is_twice.then(|| format!("has `{shown}` twice; each needs a path of its own"))
+            }
+        }) {
+            return Some(("kubernetes.volume", text));
+        }
+        let times = [
+            ("kubernetes.unreachable_after", self.unreachable_after),
+            ("kubernetes.start_within", self.start_within),
+        ];
+        for (field, time) in times {
+            let seconds = time.map_or(1, |time| time.get().as_secs());
+            if !(1..=LONGEST_SECONDS).contains(&seconds) {
+                return Some((field, format!("is {seconds} s; 1 s to 30 days are allowed")));
+            }
+        }
         let within = |folder: &Path| self.volume.iter().any(|it| folder.starts_with(&it.path));
         if let Some(folder) = folder.filter(|folder| !within(folder)) {
             let text = format!("is `{}`; a path in one of its volumes is needed", folder.display());
@@ -117,14 +153,32 @@ impl KubernetesConfig {
         Some((field, format!("has {count}; at most {MOST} are allowed")))
     }
 
+    /// Whether two pools may be told apart by nobody: the same mark, and for all that is known the same place. They
+    /// would take each other's jobs for theirs.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        let may_be = |one: &Option<String>, other: &Option<String>| {
+            one.is_none() || other.is_none() || one == other
+        };
+        self.owner.is_some()
+            && self.owner == other.owner
+            && self.kubeconfig == other.kubeconfig
+            && may_be(&self.context, &other.context)
+            && may_be(&self.namespace, &other.namespace)
+    }
+
     /// The same as its executor takes it.
-    pub(crate) fn settings(&self, pool: &str, keep_output: u64) -> KubernetesSettings {
+    pub(crate) fn settings(
+        &self,
+        installation: &str,
+        pool: &str,
+        keep_output: u64,
+    ) -> KubernetesSettings {
         let defaults = KubernetesSettings::default();
         KubernetesSettings {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
             namespace: self.namespace.clone(),
-            owner: self.owner.clone().unwrap_or_else(|| pool.to_owned()),
+            owner: self.owner.clone().unwrap_or_else(|| owner(installation, pool)),
             image: self.image.clone(),
             image_pull_secrets: self.image_pull_secrets.clone(),
             service_account: self.service_account.clone(),
@@ -152,6 +206,10 @@ impl KubernetesConfig {
                 })
                 .collect(),
             keep_output,
+            unreachable_after: self
+                .unreachable_after
+                .map_or(defaults.unreachable_after, HumanDuration::get),
+            start_within: self.start_within.map(HumanDuration::get),
         }
     }
 }
@@ -173,6 +231,16 @@ mod tests {
         assert_eq!(lacks("{}", Some("/shared")), Some("folder"));
         for (text, field) in [
             (r#"{"volume": [{"claim": "a", "path": "b"}]}"#, "kubernetes.volume"),
+            (r#"{"volume": [{"claim": "a", "path": "/"}]}"#, "kubernetes.volume"),
+            (r#"{"volume": [{"claim": "a", "path": "/falaj/run"}]}"#, "kubernetes.volume"),
+            (r#"{"volume": [{"claim": "a", "path": "/dev"}]}"#, "kubernetes.volume"),
+            (r#"{"volume": [{"claim": "a", "path": "/a/../falaj"}]}"#, "kubernetes.volume"),
+            (
+                r#"{"volume": [{"claim": "a", "path": "/a"}, {"claim": "b", "path": "/a/"}]}"#,
+                "kubernetes.volume",
+            ),
+            (r#"{"start_within": "0s"}"#, "kubernetes.start_within"),
+            (r#"{"unreachable_after": "90d"}"#, "kubernetes.unreachable_after"),
             (r#"{"mig": {"9g": "nvidia.com/mig-9g"}}"#, "kubernetes.mig"),
             (r#"{"toleration": [{"value": "a"}]}"#, "kubernetes.toleration"),
             (r#"{"toleration": [{"key": "a", "effect": "Never"}]}"#, "kubernetes.toleration"),
@@ -181,9 +249,31 @@ mod tests {
         }
         let pool: KubernetesConfig =
             serde_json::from_str(r#"{"mig": {"1g": "nvidia.com/mig-1g.10gb"}}"#).unwrap();
-        let settings = pool.settings("gpus", 7);
-        assert_eq!((settings.owner.as_str(), settings.keep_output), ("gpus", 7));
+        let settings = pool.settings("falaj/1", "gpus", 7);
+        assert_eq!(settings.keep_output, 7);
+        // Another installation has another mark, and this one always the same.
+        let mark = |installation: &str| pool.settings(installation, "gpus", 7).owner;
+        assert_eq!(mark("falaj/1"), settings.owner);
+        assert_ne!(mark("falaj/2"), settings.owner);
+        assert!(settings.owner.starts_with("gpus."), "{}", settings.owner);
         assert_eq!(settings.slices["1g"], "nvidia.com/mig-1g.10gb");
         assert_eq!(settings.gpu_resource, "nvidia.com/gpu");
+    }
+
+    #[test]
+    fn two_pools_of_one_mark_and_place_meet() {
+        let of = |text: &str| serde_json::from_str::<KubernetesConfig>(text).unwrap();
+        let one = of(r#"{"owner": "a", "namespace": "n"}"#);
+        for (other, meets) in [
+            (r#"{"owner": "a", "namespace": "n"}"#, true),
+            // That of its context may be the same one.
+            (r#"{"owner": "a"}"#, true),
+            (r#"{"owner": "a", "namespace": "m"}"#, false),
+            (r#"{"owner": "b", "namespace": "n"}"#, false),
+            (r#"{"owner": "a", "namespace": "n", "kubeconfig": "/k"}"#, false),
+            (r#"{"namespace": "n"}"#, false),
+        ] {
+            assert_eq!((one.meets(&of(other)), of(other).meets(&one)), (meets, meets), "{other}");
+        }
     }
 }

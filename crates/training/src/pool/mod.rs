@@ -87,6 +87,8 @@ pub struct Pools {
     pub nodes: Vec<PoolNode>,
     gpu_types: Vec<GpuTypeName>,
     zones: Vec<(usize, Name)>,
+    /// One node of each kind, by pool: those that differ in where they stand alone are of one kind.
+    kinds: Vec<Vec<NodeSpec>>,
 }
 
 /// Makes the executor of a pool.
@@ -101,8 +103,13 @@ impl Pools {
         engines: &mut Engines<'_>,
     ) -> Result<Self> {
         config.check()?;
-        let mut pools =
-            Self { list: Vec::new(), nodes: Vec::new(), gpu_types: Vec::new(), zones: Vec::new() };
+        let mut pools = Self {
+            list: Vec::new(),
+            nodes: Vec::new(),
+            gpu_types: Vec::new(),
+            zones: Vec::new(),
+            kinds: Vec::new(),
+        };
         let mut places = Places::default();
         if config.local.enabled {
             pools.add_local(config, home, machine, engines, &mut places)?;
@@ -120,6 +127,17 @@ impl Pools {
             });
             for node in &pool.node {
                 pools.add_nodes(at, node, home, config, &mut places)?;
+            }
+        }
+        pools.kinds.resize_with(pools.list.len(), Vec::new);
+        for node in &pools.nodes {
+            let kinds = &mut pools.kinds[node.pool];
+            let alike = |kind: &NodeSpec| {
+                let NodeSpec { id, rack, block, .. } = *kind;
+                NodeSpec { id, rack, block, ..node.spec.clone() } == *kind
+            };
+            if !kinds.iter().any(alike) {
+                kinds.push(node.spec.clone());
             }
         }
         Ok(pools)
@@ -299,6 +317,12 @@ impl Pools {
         self.nodes.get(usize::try_from(id.0).ok()?)
     }
 
+    /// One node of each kind that a pool has.
+    #[must_use]
+    pub fn kinds(&self, pool: usize) -> &[NodeSpec] {
+        self.kinds.get(pool).map_or(&[], Vec::as_slice)
+    }
+
     #[must_use]
     pub fn node_named(&self, pool: usize, name: &str) -> Option<&PoolNode> {
         self.nodes.iter().find(|node| node.pool == pool && node.name == name)
@@ -334,9 +358,13 @@ impl Places {
     }
 }
 
-/// The executors that are configured, with what they keep below a folder.
-pub(crate) fn from_config(config: &TrainingConfig, home: &Name, data_dir: &Path) -> Result<Pools> {
-    let mut engines = |name: &Name, kind: PoolKind| engine::make(config, name, kind, data_dir);
+/// The executors that are configured, with what they keep below a folder, for the installation of some id.
+pub(crate) fn from_config(
+    config: &TrainingConfig,
+    home: &Name,
+    place: (&Path, &str),
+) -> Result<Pools> {
+    let mut engines = |name: &Name, kind: PoolKind| engine::make(config, name, kind, place);
     Pools::new(config, home, &Machine::found(), &mut engines)
 }
 

@@ -78,6 +78,10 @@ pub struct IdlePolicy {
     pub cpu: bool,
     /// How long a job that was told to leave its nodes waits before it is in line again.
     pub pause: HumanDuration,
+    /// A task that used nothing of what it had from the beginning, so many starts in a row, is ended; 0:
+    /// never.
+    #[schemars(range(max = 1000))]
+    pub tries: u32,
     /// Whether a job may say `reclaim = false` and keep its nodes.
     pub allow_protected: bool,
 }
@@ -90,6 +94,7 @@ impl Default for IdlePolicy {
             action: IdleAction::Report,
             cpu: false,
             pause: HumanDuration::from_mins(10),
+            tries: 3,
             allow_protected: false,
         }
     }
@@ -111,6 +116,8 @@ pub struct IdleRule {
     pub action: Option<IdleAction>,
     pub cpu: Option<bool>,
     pub pause: Option<HumanDuration>,
+    #[schemars(range(max = 1000))]
+    pub tries: Option<u32>,
     pub allow_protected: Option<bool>,
 }
 
@@ -158,6 +165,7 @@ impl IdleRule {
             action: self.action.unwrap_or(under.action),
             cpu: self.cpu.unwrap_or(under.cpu),
             pause: self.pause.unwrap_or(under.pause),
+            tries: self.tries.unwrap_or(under.tries),
             allow_protected: self.allow_protected.unwrap_or(under.allow_protected),
         }
     }

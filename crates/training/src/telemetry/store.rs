@@ -18,6 +18,11 @@ pub(crate) const SCHEMA: &str = "
     CREATE INDEX training_telemetry_open ON training_telemetry (open, idle_since);
     CREATE INDEX training_telemetry_old ON training_telemetry (updated_at);";
 
+/// Those that are idle are asked for by project.
+pub(crate) const BY_PROJECT: &str = "
+    CREATE INDEX training_telemetry_idle ON training_telemetry (project, open, idle_since);
+    CREATE INDEX training_job_named ON training_job (project, name, id);";
+
 /// A summary on its way in.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {

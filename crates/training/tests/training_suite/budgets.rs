@@ -6,7 +6,7 @@ use falaj_executors::{End, Notice};
 use falaj_store::db::Tx;
 use serde_json::{Value, json};
 
-use super::world::{World, definition, each, ok, refused};
+use super::world::{World, config, definition, each, ok, refused};
 
 const REACHED: &str = "SELECT COUNT(*) AS n FROM event WHERE kind LIKE '%budget.reached'";
 
@@ -134,7 +134,10 @@ async fn an_array_does_not_overrun_it() {
 #[tokio::test]
 async fn what_waits_for_money_stands_in_nobodys_way() {
     each(async |world: World| {
-        budget(&world, "project/month", json!({ "amount": 1.0 })).await;
+        budget(&world, "project/month", json!({ "amount": 10.0 })).await;
+        let first = world.submit(short(2)).await;
+        world.settle().await;
+        assert_eq!(world.state(&first).await, "RUNNING");
         let mut dear = Vec::new();
         for _ in 0..5 {
             dear.push(world.submit(short(2)).await);
@@ -149,6 +152,224 @@ async fn what_waits_for_money_stands_in_nobodys_way() {
                 ("PENDING".into(), &json!("budget"))
             );
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_could_never_be_paid_is_refused_and_what_cannot_any_more_is_held() {
+    each(async |mut world: World| {
+        budget(&world, "project/month", json!({ "amount": 5.0 })).await;
+        let (status, field, words) = refused(world.post("/jobs", definition(short(2))).await);
+        assert_eq!((status, field.as_str()), (400, "time_limit"));
+        assert!(words.contains("may cost 6.00 on the cheapest nodes"), "{words}");
+        assert!(words.ends_with("all of the budget of the project for 2026-05 is 5.00"), "{words}");
+        let soft = json!({ "amount": 5.0, "action": "warn" });
+        budget(&world, "project/month", soft).await;
+        world.submit(short(2)).await;
+        budget(&world, "project/month", json!({ "amount": 50.0 })).await;
+        world.submit(short(2)).await;
+        // Both nodes are taken: this one waits for one of them, until there is no money for it.
+        let waits = world.submit(short(2)).await;
+        world.settle().await;
+        let rule = async |world: &World| {
+            ok(world.get(&format!("/jobs/{waits}/why")).await)["rule"].clone()
+        };
+        assert_ne!(rule(&world).await, "budget");
+        budget(&world, "project/month", json!({ "amount": 14.0 })).await;
+        world.settle().await;
+        assert_eq!(rule(&world).await, "budget");
+        world.die();
+        world.settle().await;
+        assert_eq!(rule(&world).await, "budget", "for whoever begins anew as well");
+        budget(&world, "project/month", json!({ "amount": 50.0 })).await;
+        world.settle().await;
+        assert_ne!(rule(&world).await, "budget");
+    })
+    .await;
+}
+
+/// A job that outranks all others of its queue.
+fn urgent() -> Value {
+    let mut change = short(2);
+    change["priority"] = json!(9);
+    change["resources"]["ranks_per_node"] = json!(1);
+    change
+}
+
+#[tokio::test]
+async fn nobody_leaves_its_nodes_for_what_could_not_be_paid() {
+    each(async |world: World| {
+        let low = [world.submit(endless(json!({}))).await, world.submit(endless(json!({}))).await];
+        world.settle().await;
+        pass(&world, 120).await;
+        // They have cost 4.8, and the other may cost 6.
+        budget(&world, "project/month", json!({ "amount": 10.0 })).await;
+        let dear = world.submit(urgent()).await;
+        pass(&world, 3).await;
+        let why = ok(world.get(&format!("/jobs/{dear}/why")).await);
+        assert_eq!(
+            (world.state(&dear).await.as_str(), &why["rule"]),
+            ("PENDING", &json!("budget"))
+        );
+        for id in &low {
+            assert_eq!(world.state(id).await, "RUNNING");
+            assert_eq!(world.starts(id).await.len(), 1);
+        }
+        assert!(world.engine.told().is_empty(), "{:?}", world.engine.told());
+        budget(&world, "project/month", json!({ "amount": 100.0 })).await;
+        pass(&world, 3).await;
+        pass(&world, 3).await;
+        assert_eq!(world.state(&dear).await, "RUNNING", "with money it goes before them");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_two_that_are_decided_together_as_many_start_as_can_be_paid() {
+    each(async |world: World| {
+        let low = [world.submit(endless(json!({}))).await, world.submit(endless(json!({}))).await];
+        world.settle().await;
+        budget(&world, "project/month", json!({ "amount": 10.0 })).await;
+        let dear = [world.submit(urgent()).await, world.submit(urgent()).await];
+        pass(&world, 3).await;
+        pass(&world, 3).await;
+        let mut states = Vec::new();
+        for id in dear.iter().chain(&low) {
+            states.push(world.state(id).await);
+        }
+        states[..2].sort();
+        states[2..].sort();
+        assert_eq!(states, ["PENDING", "RUNNING", "PREEMPTED", "RUNNING"]);
+        let mut stopped: Vec<String> =
+            world.engine.told().into_iter().map(|(start, _)| start).collect();
+        stopped.dedup();
+        assert_eq!(stopped.len(), 1, "{stopped:?}");
+        // Whoever was spared is where it was, and can be stopped for another reason.
+        let mut spared = None;
+        for id in &low {
+            if world.state(id).await == "RUNNING" {
+                spared = Some(id);
+            }
+        }
+        let spared = spared.unwrap();
+        assert_eq!(world.starts(spared).await.len(), 1);
+        let why = ok(world.get(&format!("/jobs/{spared}/why")).await);
+        assert!(why["why"].as_str().unwrap().starts_with("it has 1 nodes since"), "{why}");
+        budget(&world, "project/month", json!({ "amount": 100.0 })).await;
+        pass(&world, 3).await;
+        pass(&world, 3).await;
+        assert_eq!(world.state(spared).await, "PREEMPTED");
+        for id in &dear {
+            assert_eq!(world.state(id).await, "RUNNING");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_too_dear_waits_for_cheaper_nodes() {
+    each(async |mut world: World| {
+        let mut cheaper = config();
+        cheaper.pool[0].node[1].price = Some(18.0);
+        world.die_and_be(cheaper);
+        let holds = world.submit(endless(json!({}))).await;
+        world.settle().await;
+        assert_eq!(world.starts(&holds).await[0]["nodes"][0]["node"], "b", "the cheapest first");
+        budget(&world, "project/month", json!({ "amount": 5.0 })).await;
+        // It may cost 6 on the other, and 3 on this one.
+        let id = world.submit(short(2)).await;
+        pass(&world, 3).await;
+        assert_eq!(world.state(&id).await, "PENDING");
+        assert_eq!(ok(world.get(&format!("/jobs/{id}/why")).await)["rule"], "budget");
+        // A little more is not enough for the other node.
+        budget(&world, "project/month", json!({ "amount": 5.5 })).await;
+        world.settle().await;
+        assert_eq!(world.state(&id).await, "PENDING");
+        world.engine.end(&format!("{holds}-0-1"), End::Succeeded);
+        pass(&world, 3).await;
+        pass(&world, 31).await;
+        assert_eq!(world.state(&id).await, "RUNNING");
+        assert_eq!(world.starts(&id).await[0]["nodes"][0]["node"], "b");
+        let third = world.submit(short(2)).await;
+        pass(&world, 3).await;
+        assert_eq!(world.state(&third).await, "PENDING", "of 5, 3 are promised to the first");
+        budget(&world, "project/month", json!({ "amount": 50.0 })).await;
+        world.settle().await;
+        assert_eq!(world.state(&third).await, "RUNNING");
+        assert_eq!(world.starts(&third).await[0]["nodes"][0]["node"], "a");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_only_moves_is_not_asked_for_money_again() {
+    each(async |mut world: World| {
+        let mut spot = config();
+        spot.pool[0].node[0].spot = true;
+        world.die_and_be(spot);
+        // 2 an hour on spot, and 4 elsewhere.
+        budget(&world, "project/month", json!({ "amount": 4.0 })).await;
+        let id = world
+            .submit(json!({
+                "spot": "until_deadline_nears", "time_limit": "1h", "checkpoint": {},
+                "deadline": "2026-05-01T15:00:00Z",
+            }))
+            .await;
+        world.settle().await;
+        assert_eq!(world.state(&id).await, "RUNNING");
+        for minutes in [40, 75, 3, 1] {
+            pass(&world, minutes * 60).await;
+        }
+        world.settle().await;
+        let starts = world.starts(&id).await;
+        assert_eq!(starts.len(), 2, "{starts:?}");
+        assert_eq!(
+            (&starts[1]["nodes"][0]["node"], world.state(&id).await.as_str()),
+            (&json!("b"), "RUNNING")
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_lies_in_the_next_month_is_asked_for_as_well() {
+    each(async |world: World| {
+        world.clock.advance(Duration::from_hours(24 * 30 + 11));
+        budget(&world, "project/month", json!({ "amount": 100.0 })).await;
+        // An hour of May is left, and 36 of it: 54 lie in June, and there are 100 in each month.
+        let long = json!({ "time_limit": "150m", "resources": { "cpu": 1.0, "gpus": 1 } });
+        let first = world.submit(long.clone()).await;
+        let second = world.submit(long).await;
+        world.settle().await;
+        assert_eq!(world.state(&first).await, "RUNNING");
+        let why = ok(world.get(&format!("/jobs/{second}/why")).await);
+        assert_eq!(
+            (world.state(&second).await.as_str(), &why["rule"]),
+            ("PENDING", &json!("budget"))
+        );
+        assert!(
+            why["why"].as_str().unwrap().contains("for 2026-06, 100.00, 0.00 is spent"),
+            "{why}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn budgets_of_tenants_that_are_gone_go_as_well() {
+    each(async |world: World| {
+        budget(&world, "tenant/month", json!({ "amount": 1.0 })).await;
+        let ghost = |tx: &mut Tx<'_>| {
+            tx.execute(
+                "INSERT INTO training_budget SELECT 'ten_gone', project, period, amount, action,
+                     warn_at, told, updated_at, updated_by FROM training_budget",
+                &[],
+            )
+        };
+        world.db.write(ghost).await.unwrap();
+        world.work("training-ended").await;
+        assert_eq!(world.count("SELECT COUNT(*) AS n FROM training_budget").await, 1);
     })
     .await;
 }

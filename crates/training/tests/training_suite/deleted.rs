@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use falaj_base::HumanDuration;
 use falaj_executors::End;
+use falaj_training::config::PoolKind;
 use serde_json::{Value, json};
 
+use super::engine::shared as shared_engine;
 use super::world::{World, config, each, ok, refused};
 
 const BLOBS: &str = "SELECT COUNT(*) AS n FROM blob_ref";
@@ -63,6 +65,52 @@ async fn a_job_goes_with_all_that_is_its_own_and_its_cost_stays() {
         assert_eq!(costs("queue").await["items"][0]["starts"], 2);
         let events = "SELECT COUNT(*) AS n FROM event WHERE kind LIKE '%job.deleted'";
         assert_eq!(world.count(events).await, 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_folder_goes_when_whoever_deletes_sees_where_it_lies() {
+    each(async |mut world: World| {
+        const NOTES: &str = "SELECT COUNT(*) AS n FROM training_inbox WHERE kind = 'folder'";
+        let id = world.submit(json!({ "checkpoint": {} })).await;
+        world.settle().await;
+        let place = world.engine.env(&format!("{id}-0-1"))["CHECKPOINT_DIR"].clone();
+        std::fs::create_dir_all(format!("{place}/1")).unwrap();
+        world.engine.end(&format!("{id}-0-1"), End::Succeeded);
+        world.settle().await;
+        // As a folder that nobody has mounted at the moment.
+        let shared = world.folder().join("shared");
+        let aside = world.folder().join("elsewhere");
+        std::fs::rename(&shared, &aside).unwrap();
+        ok(world.delete(&format!("/jobs/{id}")).await);
+        world.work("training-folders").await;
+        assert_eq!(world.count(NOTES).await, 1, "it may be there");
+        std::fs::rename(&aside, &shared).unwrap();
+        assert!(std::path::Path::new(&place).exists());
+        world.work("training-folders").await;
+        assert_eq!(world.count(NOTES).await, 0);
+        assert!(!std::path::Path::new(&place).exists());
+        // What lies on the machine of a server is removed by that one.
+        let mut local = config();
+        local.pool[0].kind = PoolKind::Local;
+        world.die_and_be(local.clone());
+        let id = world.submit(json!({ "checkpoint": {} })).await;
+        world.settle().await;
+        let place = world.engine.env(&format!("{id}-0-1"))["CHECKPOINT_DIR"].clone();
+        std::fs::create_dir_all(format!("{place}/1")).unwrap();
+        world.engine.end(&format!("{id}-0-1"), End::Succeeded);
+        world.settle().await;
+        let (other, engine) = (tempfile::tempdir().unwrap(), shared_engine());
+        world.stand_by(local.clone(), &engine, other.path());
+        ok(world.delete(&format!("/jobs/{id}")).await);
+        world.work("training-folders").await;
+        assert_eq!(world.count(NOTES).await, 1, "it is none of its own");
+        assert!(std::path::Path::new(&place).exists());
+        world.die_and_be(local);
+        world.work("training-folders").await;
+        assert_eq!(world.count(NOTES).await, 0);
+        assert!(!std::path::Path::new(&place).exists());
     })
     .await;
 }

@@ -19,6 +19,8 @@ struct Inner {
     told: Vec<(AttemptId, Notice)>,
     away: bool,
     refuses: Option<String>,
+    /// Why it starts nothing of what it takes, if so.
+    holds: Option<String>,
     /// It takes what it is asked for, and its answer is lost.
     silent: bool,
     /// Launches that were begun, whatever came of them.
@@ -81,6 +83,19 @@ impl Engine {
         self.inner().refuses = why.map(ToOwned::to_owned);
     }
 
+    /// Takes what it is asked for, and starts it when there is no reason any more.
+    pub(crate) fn hold(&self, why: Option<&str>) {
+        let mut inner = self.inner();
+        inner.holds = why.map(ToOwned::to_owned);
+        if why.is_none() {
+            for attempt in inner.attempts.values_mut() {
+                if matches!(attempt.phase, Phase::Pending(_)) {
+                    attempt.phase = Phase::Running;
+                }
+            }
+        }
+    }
+
     /// Everything that is there, in the order of its names.
     pub(crate) fn there(&self) -> Vec<String> {
         self.inner().attempts.keys().map(ToString::to_string).collect()
@@ -139,7 +154,9 @@ impl Executor for Engine {
             return Err(ExecutorError::Refused(why.clone()));
         }
         inner.launches.push(launch.attempt.clone());
-        let new = || Attempt { launch: launch.clone(), phase: Phase::Running, stubborn: false };
+        let held = inner.holds.clone();
+        let phase = || held.map_or(Phase::Running, |why| Phase::Pending(Some(why)));
+        let new = || Attempt { launch: launch.clone(), phase: phase(), stubborn: false };
         inner.attempts.entry(launch.attempt.clone()).or_insert_with(new);
         if inner.silent {
             return Err(ExecutorError::Away("the answer is lost".to_owned()));

@@ -240,6 +240,136 @@ async fn a_provider_is_told_until_it_has_heard() {
     .await;
 }
 
+#[tokio::test]
+async fn no_nodes_are_asked_for_that_nobody_could_pay() {
+    each(async |mut world: World| {
+        world.die_and_be(config(&json!({})));
+        ok(world.put("/budgets/project/month", json!({ "amount": 10.0 })).await);
+        // Each may cost 6.
+        let job = json!({ "time_limit": "5m", "resources": { "cpu": 1.0, "gpus": 2 } });
+        let (first, second) = (world.submit(job.clone()).await, world.submit(job).await);
+        pass(&world, 10).await;
+        assert_eq!(
+            states(&world).await.iter().filter(|state| *state == "asked").count(),
+            2,
+            "nobody knows yet which of them comes first"
+        );
+        ok(world.put("/pools/main/nodes/a", json!({})).await);
+        world.settle().await;
+        assert_eq!(world.state(&first).await, "RUNNING");
+        pass(&world, 40).await;
+        assert_eq!(states(&world).await, ["up", "away", "away"]);
+        assert_eq!(ok(world.get(&format!("/jobs/{second}/why")).await)["rule"], "budget");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn whoever_comes_after_tells_the_provider_what_went() {
+    each(async |mut world: World| {
+        let (url, heard) = provider().await;
+        heard.lock().unwrap().failures = usize::MAX;
+        let scale = json!({ "webhook": { "url": url } });
+        world.die_and_be(config(&scale));
+        let id = world.submit(json!({ "resources": { "cpu": 1.0 } })).await;
+        pass(&world, 10).await;
+        ok(world.put("/pools/main/nodes/a", json!({})).await);
+        world.settle().await;
+        world.engine.end(&format!("{id}-0-1"), End::Succeeded);
+        world.settle().await;
+        pass(&world, 90).await;
+        assert_eq!(states(&world).await, ["away", "away", "away"]);
+        world.die_and_be(config(&scale));
+        heard.lock().unwrap().failures = 0;
+        for _ in 0..60 {
+            pass(&world, 10).await;
+            if ok(world.get("/pools").await)["items"][0]["autoscale"]["told"] == true {
+                break;
+            }
+        }
+        let last = heard.lock().unwrap().heard.last().unwrap().1.clone();
+        let last: Value = serde_json::from_str(&last).unwrap();
+        assert_eq!((&last["target"], &last["remove"]), (&json!(0), &json!(["a"])), "{last}");
+        let left = "SELECT COUNT(*) AS n FROM training_autoscale WHERE removed <> '[]'";
+        assert_eq!(world.count(left).await, 0, "it knows");
+    })
+    .await;
+}
+
+/// Paths and bodies of requests.
+type Told = Arc<Mutex<Vec<(String, Value)>>>;
+
+/// A cluster that keeps what its one object is told.
+async fn cluster() -> (String, Told) {
+    let kept = Told::default();
+    let hear =
+        async |State(kept): State<Told>, uri: http::Uri, headers: HeaderMap, body: String| {
+            if headers["content-type"] != "application/merge-patch+json" {
+                return (StatusCode::UNSUPPORTED_MEDIA_TYPE, axum::Json(json!({})));
+            }
+            let mut kept = kept.lock().unwrap();
+            kept.push((uri.path().to_owned(), serde_json::from_str(&body).unwrap()));
+            if kept.len() == 1 {
+                let status = json!({
+                    "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
+                    "reason": "Forbidden", "message": "nodegroups is forbidden",
+                });
+                return (StatusCode::FORBIDDEN, axum::Json(status));
+            }
+            let object = json!({
+                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+                "metadata": { "name": "gpus", "namespace": "machines" },
+            });
+            (StatusCode::OK, axum::Json(object))
+        };
+    let router = Router::new().fallback(hear).with_state(kept.clone());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (url, kept)
+}
+
+#[tokio::test]
+async fn an_object_of_a_cluster_is_told_by_an_annotation() {
+    each(async |mut world: World| {
+        let (url, told) = cluster().await;
+        let kubeconfig = world.folder().join("kubeconfig");
+        let text = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "it",
+            "clusters": [{ "name": "it", "cluster": { "server": url } }],
+            "users": [{ "name": "it", "user": {} }],
+            "contexts": [{ "name": "it", "context": { "cluster": "it", "user": "it" } }],
+        });
+        std::fs::write(&kubeconfig, text.to_string()).unwrap();
+        world.die_and_be(config(&json!({ "annotation": {
+            "kubeconfig": kubeconfig, "api_version": "nodes.example.com/v1", "kind": "NodeGroup",
+            "namespace": "machines", "name": "gpus", "key": "nodes.example.com/size",
+        } })));
+        world.submit(json!({ "resources": { "cpu": 1.0 } })).await;
+        for _ in 0..100 {
+            let scale = ok(world.get("/pools").await)["items"][0]["autoscale"].clone();
+            if let Some(problem) = scale["problem"].as_str() {
+                assert_eq!(problem, "it answered 403: nodegroups is forbidden");
+            }
+            if scale["told"] == true && told.lock().unwrap().len() > 1 {
+                break;
+            }
+            world.clock.advance(Duration::from_secs(2));
+            world.training.pass().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let told = told.lock().unwrap();
+        assert_eq!(told.len(), 2, "once more after it failed, and not after that: {told:?}");
+        let (path, body) = &told[1];
+        assert_eq!(path, "/apis/nodes.example.com/v1/namespaces/machines/nodegroups/gpus");
+        let notes = &body["metadata"]["annotations"];
+        assert_eq!(notes["nodes.example.com/size"], "1");
+        let wish: Value = serde_json::from_str(notes["falaj.dev/wish"].as_str().unwrap()).unwrap();
+        assert_eq!((&wish["target"], &wish["add"]), (&json!(1), &json!(["a"])));
+    })
+    .await;
+}
+
 /// Two pools: one of a node, and one elsewhere that takes its jobs.
 fn bursting() -> TrainingConfig {
     // Whoever cannot start must not keep others from it.

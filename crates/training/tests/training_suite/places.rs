@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::world::{World, definition, each, ok, refused};
+use super::world::{World, config, definition, each, ok, refused};
 
 #[tokio::test]
 async fn a_zone_that_a_rule_forbids_is_refused_with_the_rule() {
@@ -65,6 +65,23 @@ async fn what_no_node_could_hold_is_refused() {
             assert_eq!((status, found.as_str()), (400, field), "{change}: {words}");
         }
         assert_eq!(world.count("SELECT COUNT(*) AS n FROM training_job").await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn where_only_spot_would_do_that_is_what_is_said() {
+    each(async |mut world: World| {
+        let mut spot = config();
+        for node in &mut spot.pool[0].node {
+            node.spot = true;
+        }
+        world.die_and_be(spot);
+        let (status, field, words) = refused(world.post("/jobs", definition(json!({}))).await);
+        assert_eq!((status, field.as_str()), (400, "spot"), "{words}");
+        ok(world.post("/jobs", definition(json!({ "spot": "allowed" }))).await);
+        let large = json!({ "resources": { "cpu": 64.0 } });
+        assert_eq!(refused(world.post("/jobs", definition(large)).await).1, "resources");
     })
     .await;
 }

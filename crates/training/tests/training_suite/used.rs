@@ -215,6 +215,73 @@ async fn an_idle_job_saves_its_work_and_gives_up_its_nodes_for_a_while() {
 }
 
 #[tokio::test]
+async fn a_job_that_is_idle_again_and_again_is_ended_and_its_pause_outlives_the_server() {
+    each(async |mut world: World| {
+        let policy = |config: &mut TrainingConfig| {
+            config.telemetry.idle.action = IdleAction::Reclaim;
+            config.telemetry.idle.pause = "5m".parse().unwrap();
+            config.telemetry.idle.tries = 2;
+        };
+        let toys = begin(&mut world, policy);
+        toys.busy(0.0);
+        let id = on_gpu(&world, json!({})).await;
+        pass(&world, 90).await;
+        world.settle().await;
+        assert_eq!(world.state(&id).await, "PREEMPTED");
+        // Nobody forgets that it is to wait for a while.
+        let toys = begin(&mut world, policy);
+        toys.busy(0.0);
+        pass(&world, 120).await;
+        world.settle().await;
+        assert_eq!(
+            (world.state(&id).await.as_str(), world.starts(&id).await.len()),
+            ("PREEMPTED", 1)
+        );
+        pass(&world, 200).await;
+        world.settle().await;
+        assert_eq!(world.starts(&id).await.len(), 2);
+        pass(&world, 90).await;
+        world.settle().await;
+        let job = world.job(&id).await;
+        assert_eq!(job["state"], "FAILED", "{job}");
+        let reason = job["reason"].as_str().unwrap();
+        assert_eq!(reason, "it used nothing of what it had in 2 starts, one after the other");
+        pass(&world, 400).await;
+        assert_eq!(world.starts(&id).await.len(), 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_that_worked_before_it_was_idle_is_not_counted_against() {
+    each(async |mut world: World| {
+        let toys = begin(&mut world, |config| {
+            config.telemetry.idle.action = IdleAction::Reclaim;
+            config.telemetry.idle.pause = "1m".parse().unwrap();
+            config.telemetry.idle.tries = 2;
+        });
+        let id = on_gpu(&world, json!({})).await;
+        for starts in 1..=3 {
+            toys.busy(90.0);
+            pass(&world, 80).await;
+            assert_eq!(world.state(&id).await, "RUNNING");
+            toys.busy(0.0);
+            pass(&world, 90).await;
+            world.settle().await;
+            assert_eq!(
+                (world.state(&id).await.as_str(), world.starts(&id).await.len()),
+                ("PREEMPTED", starts)
+            );
+            toys.busy(90.0);
+            pass(&world, 70).await;
+            world.settle().await;
+        }
+        assert_eq!(world.state(&id).await, "RUNNING");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn jobs_are_told_what_would_do() {
     each(async |mut world: World| {
         begin(&mut world, |config| config.prices.core = 1.0);

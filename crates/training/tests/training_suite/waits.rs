@@ -69,6 +69,25 @@ async fn what_waits_for_room_knows_for_whom() {
 }
 
 #[tokio::test]
+async fn what_its_engine_says_of_a_start_that_waits_there_is_told() {
+    each(async |world: World| {
+        world.engine.hold(Some("0/3 nodes are available: 3 Insufficient cpu"));
+        let id = world.submit(json!({})).await;
+        world.settle().await;
+        assert_eq!(world.state(&id).await, "STARTING");
+        let why = ok(world.get(&format!("/jobs/{id}/why")).await);
+        assert_eq!(why["rule"], "engine", "{why}");
+        assert!(why["why"].as_str().unwrap().ends_with("3 Insufficient cpu"), "{why}");
+        world.engine.hold(None);
+        world.settle().await;
+        assert_eq!(world.state(&id).await, "RUNNING");
+        let why = ok(world.get(&format!("/jobs/{id}/why")).await);
+        assert!(why["why"].as_str().unwrap().starts_with("it has 1 nodes since"), "{why}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn the_tree_of_queues_stays_a_tree() {
     each(async |world: World| {
         let put = async |name: &str, body| world.put(&format!("/queues/{name}"), body).await;

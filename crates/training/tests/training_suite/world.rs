@@ -261,7 +261,7 @@ impl World {
 
     /// Passes until everything that is under way has come to something.
     pub(crate) async fn settle(&self) {
-        for pass in 0..40 {
+        for pass in 0..120 {
             self.clock.advance(Duration::from_millis(1));
             self.training.pass().await.unwrap();
             // Launches and endings are seen to beside the pass, slowly on a busy machine.

@@ -181,7 +181,11 @@ fn read(value: ValueRef<'_>) -> Value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(value) => Value::Int(value),
         ValueRef::Real(value) => Value::Real(value),
-        ValueRef::Text(value) => Value::Text(String::from_utf8_lossy(value).into_owned()),
+        ValueRef::Text(value) => Value::Text(match std::str::from_utf8(value) {
+            // Checks many bytes at once, which the other does not.
+            Ok(text) => text.to_owned(),
+            Err(_) => String::from_utf8_lossy(value).into_owned(),
+        }),
         ValueRef::Blob(value) => Value::Blob(value.to_vec()),
     }
 }

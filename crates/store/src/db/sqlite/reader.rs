@@ -51,8 +51,32 @@ impl Readers {
         clock: &Clock,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T>,
     ) -> Result<T> {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = free.map_or_else(|| (self.open)(), Ok)?;
+        let connection = self.free().map_or_else(|| (self.open)(), Ok)?;
+        self.read_with(connection, clock, work)
+    }
+
+    /// Runs `work` if a connection is free this moment, and else gives it back.
+    pub(in crate::db) fn read_at_once<T, F>(&self, clock: &Clock, work: F) -> Result<Result<T>, F>
+    where
+        F: FnOnce(&mut Tx<'_>) -> Result<T>,
+    {
+        let Ok(_permit) = self.permits.try_acquire() else { return Err(work) };
+        match self.free() {
+            Some(connection) => Ok(self.read_with(connection, clock, work)),
+            None => Err(work),
+        }
+    }
+
+    fn free(&self) -> Option<Connection> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    fn read_with<T>(
+        &self,
+        connection: Connection,
+        clock: &Clock,
+        work: impl FnOnce(&mut Tx<'_>) -> Result<T>,
+    ) -> Result<T> {
         let borrowed = Borrowed { readers: self, connection: Some(connection) };
         let connection = borrowed.get()?;
         control(connection, "BEGIN DEFERRED")?;
@@ -107,6 +131,26 @@ mod tests {
             read(&|| read(&|| Ok(()))).unwrap();
         }
         assert_eq!(count(), 2, "two at once");
+    }
+
+    #[test]
+    fn what_is_read_at_once_waits_for_no_connection() {
+        let readers =
+            Readers::new(2, || Connection::open_in_memory().map_err(Error::internal)).unwrap();
+        let glance = |_: &mut Tx<'_>| Ok(1);
+        let nested = readers.read(&Clock::System, |_| {
+            assert!(
+                readers.read_at_once(&Clock::System, glance).is_err(),
+                "the only one is at work"
+            );
+            Ok(())
+        });
+        nested.unwrap();
+        assert!(matches!(readers.read_at_once(&Clock::System, glance), Ok(Ok(1))));
+        let all = readers.permits.clone().try_acquire_many_owned(2).unwrap();
+        assert!(readers.read_at_once(&Clock::System, glance).is_err(), "nobody may read now");
+        drop(all);
+        assert!(readers.read_at_once(&Clock::System, glance).is_ok());
     }
 
     #[test]

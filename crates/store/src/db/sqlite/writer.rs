@@ -2,7 +2,8 @@
 //!
 //! One thread owns the writing connection. It takes the first waiting job, opens a transaction,
 //! runs the job and whatever else waits by then (each further one inside its own savepoint), commits
-//! once, and only then tells each caller its own result. A job that fails is undone and harms
+//! appends to the logs what all of them record, commits once, and only then tells each caller its own
+//! result. A job that fails is undone and harms
 //! nobody; a commit that fails fails every job in it, and nothing of them remains.
 //!
 //! Callers that shared one commit tend to come back together. The thread leaves its transaction open a
@@ -22,10 +23,10 @@ use rusqlite::{Connection, Statement};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::translate;
+use super::{execute_many, translate};
 use crate::db::config::DatabaseConfig;
 use crate::db::copy;
-use crate::db::tx::{Engine, Tx};
+use crate::db::tx::{Appended, Engine, Tx};
 use crate::record::ReplyKey;
 
 /// How long a write may wait for a place in the queue.
@@ -195,6 +196,14 @@ fn run_verb(verb: &mut Statement<'_>) -> Result<()> {
     verb.raw_execute().map(drop).map_err(translate)
 }
 
+/// What stays of the jobs of a transaction until it commits.
+#[derive(Default)]
+struct Kept {
+    appended: Appended,
+    /// The number that they stamp rows with.
+    counted: Option<i64>,
+}
+
 /// How the last commit went.
 #[derive(Default)]
 struct Shared {
@@ -276,6 +285,7 @@ impl Thread {
         verbs: &mut Verbs<'_>,
     ) -> Shared {
         let (mut done, mut end) = (Vec::new(), None);
+        let mut kept = Kept::default();
         let begun = run_verb(&mut verbs.begin);
         let mut next = Some(first);
         while let Some(mut job) = next {
@@ -283,9 +293,9 @@ impl Thread {
             // it all back. Nothing may run then, lest it commit on its own.
             if !self.connection.is_autocommit() {
                 if done.is_empty() {
-                    self.run_first(job.as_mut(), verbs);
+                    self.run_first(job.as_mut(), &mut kept, verbs);
                 } else {
-                    self.run_in_savepoint(job.as_mut(), verbs);
+                    self.run_in_savepoint(job.as_mut(), &mut kept, verbs);
                 }
             }
             done.push(job);
@@ -297,7 +307,7 @@ impl Thread {
             };
         }
         let since = Instant::now();
-        let committed = begun.and_then(|()| self.commit(verbs));
+        let committed = begun.and_then(|()| self.commit(kept.appended, verbs));
         let shared = Shared { jobs: done.len(), waiting: jobs.len(), took: since.elapsed() };
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         self.counters.writes.fetch_add(done.len() as u64, Ordering::Relaxed);
@@ -311,39 +321,48 @@ impl Thread {
     }
 
     /// Runs the first job of a transaction: to undo it is to begin again, so it needs no savepoint.
-    fn run_first(&self, job: &mut dyn Job, verbs: &mut Verbs<'_>) {
-        if !self.run_contained(job) && !self.connection.is_autocommit() {
+    fn run_first(&self, job: &mut dyn Job, kept: &mut Kept, verbs: &mut Verbs<'_>) {
+        if !self.run_contained(job, kept) && !self.connection.is_autocommit() {
             // If it cannot begin again, nothing more runs, and the commit will tell.
             let _ = run_verb(&mut verbs.roll_back).and_then(|()| run_verb(&mut verbs.begin));
         }
     }
 
     /// Runs a further job so that its failure, or its panic, undoes that job alone.
-    fn run_in_savepoint(&self, job: &mut dyn Job, verbs: &mut Verbs<'_>) {
+    fn run_in_savepoint(&self, job: &mut dyn Job, kept: &mut Kept, verbs: &mut Verbs<'_>) {
         if run_verb(&mut verbs.set_savepoint).is_err() {
             return;
         }
         // These fail only when SQLite has rolled everything back already: the commit will tell.
-        if !self.run_contained(job) {
+        if !self.run_contained(job, kept) {
             let _ = run_verb(&mut verbs.roll_back_to_savepoint);
         }
         let _ = run_verb(&mut verbs.release_savepoint);
     }
 
     /// Whether the job ran to its end and is to be kept.
-    fn run_contained(&self, job: &mut dyn Job) -> bool {
-        let mut tx = Tx::new(Engine::Sqlite(&self.connection), &self.clock, self.replies.get());
-        catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false)
+    fn run_contained(&self, job: &mut dyn Job, kept: &mut Kept) -> bool {
+        let engine = Engine::Sqlite(&self.connection);
+        let mut tx = Tx::new(engine, &self.clock, self.replies.get()).one_of_several(kept.counted);
+        let is_kept = catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false);
+        if is_kept {
+            kept.counted = tx.counted;
+            kept.appended.extend(tx.appended.take().unwrap_or_default());
+        }
+        is_kept
     }
 
-    fn commit(&self, verbs: &mut Verbs<'_>) -> Result<()> {
+    fn commit(&self, appended: Appended, verbs: &mut Verbs<'_>) -> Result<()> {
         if self.connection.is_autocommit() {
             return Err(Error::new(
                 &code::STORAGE_FULL,
                 "the metadata store could not be written; free disk space and try again",
             ));
         }
-        let committed = run_verb(&mut verbs.commit);
+        let written = appended.into_rows().try_for_each(|(sql, rows)| {
+            execute_many(&self.connection, sql, rows.into_iter()).map(drop)
+        });
+        let committed = written.and_then(|()| run_verb(&mut verbs.commit));
         if committed.is_err() && !self.connection.is_autocommit() {
             let _ = run_verb(&mut verbs.roll_back);
         }
