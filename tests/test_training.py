@@ -500,34 +500,38 @@ def test_a_budget_ends_a_job(stage):
         assert total["cost"] >= line["cost"]
 
 
-def test_a_budget_of_a_project_holds_what_there_is_no_money_for(stage):
+def test_a_budget_of_a_project_holds_what_there_is_no_money_for(stage, tmp_path):
     """A core costs 1 a second here."""
     server, admin = stage
     admin.created("/v1/tenants", {"name": "thrifty"})
     admin.created("/v1/tenants/thrifty/projects", {"name": "lab"})
     api = "/t/thrifty/lab/api"
     place = ("-t", "thrifty", "-p", "lab")
-    made = falaj(server, "budget", "set", "60", "--period", "total", "--warn-at", "10", *place)
-    assert (made["amount"], made["action"], made["now"]) == (60.0, "hold", "all time")
+    made = falaj(server, "budget", "set", "200", "--period", "total", "--warn-at", "2", *place)
+    assert (made["amount"], made["action"], made["now"]) == (200.0, "hold", "all time")
+    seen = tmp_path / "seen"
 
-    def asked(seconds):
-        body = {"name": "x", "command": ["sleep", str(seconds)], "time_limit": "35s",
+    def asked(command):
+        body = {"name": "x", "command": ["sh", "-c", command], "time_limit": "110s",
                 "resources": {"cpu": 1, "memory": "64MiB"}}
         answer = admin.post(f"{api}/jobs", json=body)
         assert answer.status_code == 200, answer.text
         return f"{api}/jobs/{answer.json()['id']}"
-    first, second = asked(8), asked(4)
+    # The first stays until it was seen that the second waits.
+    first = asked(f"sleep 8; while [ ! -e {seen} ]; do sleep 0.1; done")
+    second = asked("sleep 4")
     until(lambda: admin.get(first).json()["state"] == "RUNNING", what="the first")
     why = until(lambda: (told := admin.get(f"{second}/why").json()).get("rule") == "budget" and told, what="why")
-    assert "may cost 35.00 until its own" in why["why"] and admin.get(second).json()["state"] == "PENDING"
+    assert "may cost 110.00 until its own" in why["why"] and admin.get(second).json()["state"] == "PENDING"
+    seen.touch()
     # The first has cost less than it might have, so there is room for the second.
     until(lambda: admin.get(second).json()["state"] == "SUCCEEDED", what="the second")
     assert admin.get(first).json()["state"] == "SUCCEEDED"
     (budget,) = falaj(server, "budget", "list", *place)
-    assert 12 <= budget["spent"] < 60
+    assert 12 <= budget["spent"] < 200
     falaj(server, "budget", "list", *place, plain=True)
     # A start that may cost more than all of it is refused at once.
-    dear = admin.post(f"{api}/jobs", json={"name": "x", "command": ["true"], "time_limit": "61s"})
+    dear = admin.post(f"{api}/jobs", json={"name": "x", "command": ["true"], "time_limit": "201s"})
     assert (dear.status_code, dear.json()["field"]) == (400, "time_limit"), dear.text
     falaj(server, "budget", "set", "1", "--period", "total", *place)
     until(lambda: admin.post(f"{api}/jobs", json={"name": "x", "command": ["true"]}).status_code == 409, what="a refusal")

@@ -113,9 +113,12 @@ def test_the_server_and_a_rank_are_killed(stage, undisturbed):
     server.process.kill()
     server.process.wait()
     # It goes on without the server, and saves: files say what was saved.
-    folder = server.data / "training" / "checkpoints"
-    files = set(folder.rglob("rank-1.json"))
-    until(lambda: set(folder.rglob("rank-1.json")) > files, what="a checkpoint without the server")
+    def saved():
+        parts = (server.data / "training" / "checkpoints").rglob("rank-1.json")
+        return {part.parent for part in parts if (part.parent / "rank-0.json").exists()}
+
+    before = saved()
+    until(lambda: saved() > before, what="a checkpoint without the server")
     os.kill(processes[0], signal.SIGKILL)
     until(lambda: not ranks(id), what="the end of the other rank")
     server.start()

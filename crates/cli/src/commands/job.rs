@@ -411,8 +411,11 @@ pub(super) async fn follow(
     whom: (u32, u32),
 ) -> Result<()> {
     let (mut attempt, mut offset) = (None, 0);
+    // The first answer says which start is the last; there may be output of earlier ones to show at once.
+    let mut wait = None;
     loop {
-        let found = match piece(client, place, job, whom, (attempt, offset), Some(WAIT)).await {
+        let asked = (attempt, offset);
+        let found = match piece(client, place, job, whom, asked, wait.replace(WAIT)).await {
             // An earlier start of an elastic job may have had fewer ranks.
             Err(failure) if failure.is_about("rank") => {
                 if !has_more(client, place, job, whom, attempt).await? {

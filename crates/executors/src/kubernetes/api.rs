@@ -229,7 +229,8 @@ impl Api {
         Err(Fault::Away(format!("Kubernetes: more than {} objects", PAGES * PAGE as usize)))
     }
 
-    /// What pods with these labels use, if the cluster knows.
+    /// What pods with these labels use, if the cluster knows. That it does not, or does not let us see, is no
+    /// [`Fault::Away`].
     pub(super) fn metrics(&self, labels: &str) -> Result<Vec<DynamicObject>, Fault> {
         let kind = GroupVersionKind::gvk("metrics.k8s.io", "v1beta1", "PodMetrics");
         let kind = ApiResource::from_gvk_with_plural(&kind, "pods");
@@ -238,7 +239,10 @@ impl Api {
             Objects::namespaced_with(client, &self.namespace, &kind);
         let params = ListParams::default().labels(labels);
         let listed = self.within(METERED_WITHIN, objects.list(&params))?;
-        listed.map(|list| list.items).map_err(|error| fault(&error))
+        listed.map(|list| list.items).map_err(|error| match fault(&error) {
+            Fault::Away(text) if is_forbidden(&error) => Fault::Never(text),
+            other => other,
+        })
     }
 
     /// Has changes of everything with these labels told, for as long as this is there.
@@ -329,6 +333,10 @@ pub(super) fn innermost(error: &dyn std::error::Error) -> String {
         source = next;
     }
     source.to_string()
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
 fn fault(error: &kube::Error) -> Fault {

@@ -3,7 +3,7 @@
 //! Must hold:
 //! - An output is copied by one at a time.
 //! - A node that does not answer costs little time: what could not be copied is tried again later and later, and who
-//!   copies says until when it may take.
+//!   copies says until when it may take. Who got no time is the next, and first of all those whose end waits for it.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -35,6 +35,15 @@ const SPARE: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     known: Mutex<HashMap<AttemptId, Vec<Copy>>>,
+    turns: Mutex<HashMap<AttemptId, Turn>>,
+}
+
+/// When an attempt had its turn.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    /// Whether all of it was wanted.
+    all: bool,
+    last: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -79,6 +88,33 @@ impl Copies {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn turns(&self) -> MutexGuard<'_, HashMap<AttemptId, Turn>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts those first of whom all is wanted, and among them those whose turn was the longest ago.
+    pub(super) fn sort<T>(&self, attempts: &mut [(AttemptId, T)]) {
+        let turns = self.turns();
+        attempts.sort_by_key(|(attempt, _)| {
+            let turn = turns.get(attempt).copied().unwrap_or_default();
+            (!turn.all, turn.last)
+        });
+    }
+
+    /// Writes down that it is an attempt's turn, for so long.
+    fn turn(&self, attempt: &AttemptId, which: Which, within: Duration) {
+        // Whoever reads one output takes no time from others.
+        if matches!(which, Which::Of(_)) {
+            return;
+        }
+        let mut turns = self.turns();
+        let turn = turns.entry(attempt.clone()).or_default();
+        turn.all = which == Which::All;
+        if !within.is_zero() {
+            turn.last = Some(Instant::now());
+        }
+    }
+
     /// Whose output there is, from now on.
     pub(super) fn note(
         &self,
@@ -117,6 +153,7 @@ impl Copies {
 
     pub(super) fn forget(&self, attempt: &AttemptId) {
         self.known().remove(attempt);
+        self.turns().remove(attempt);
     }
 
     /// The ranks that have written something, and where it is copied from.
@@ -134,6 +171,7 @@ impl Copies {
         which: Which,
         within: Duration,
     ) -> Result<bool, Fault> {
+        self.turn(attempt, which, within);
         if within.is_zero() {
             return Ok(false);
         }
@@ -247,6 +285,8 @@ mod tests {
         copies
     }
 
+    const COPIED: Duration = Duration::from_secs(1);
+
     fn ranks(taken: &Taken) -> Vec<u32> {
         taken.sources.iter().map(|source| source.rank).collect()
     }
@@ -271,5 +311,31 @@ mod tests {
             copies.give_back(&attempt, &[1], &[]);
         }
         assert_eq!(pause(&copies), LATEST_FAILED);
+    }
+
+    #[test]
+    fn who_got_no_time_is_the_next_and_ends_come_first() {
+        let copies = Copies::default();
+        let of = |name: &str| AttemptId::new(name).unwrap();
+        let sorted = || {
+            let mut all: Vec<_> = ["a", "b", "c", "d"].map(|name| (of(name), ())).into();
+            copies.sort(&mut all);
+            all.iter().map(|(attempt, ())| attempt.to_string()).collect::<String>()
+        };
+        let (some, none) = (COPIED, Duration::ZERO);
+        copies.turn(&of("a"), Which::Due, some);
+        copies.turn(&of("b"), Which::Due, none);
+        copies.turn(&of("c"), Which::All, some);
+        copies.turn(&of("d"), Which::All, none);
+        assert_eq!(sorted(), "dcba");
+        // Those that do not answer use up one look each, and not every one.
+        copies.turn(&of("d"), Which::All, some);
+        assert_eq!(sorted(), "cdba");
+        copies.turn(&of("b"), Which::Of(0), some);
+        assert_eq!(sorted(), "cdba");
+        copies.turn(&of("b"), Which::Due, some);
+        assert_eq!(sorted(), "cdab");
+        copies.forget(&of("c"));
+        assert_eq!(sorted(), "dcab");
     }
 }

@@ -2,16 +2,18 @@
 //!
 //! Must hold: what is told of how things are was asked for after everything that this process changed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::api::Fault;
 use super::look::Lists;
-use super::{KubernetesExecutor, act, names};
+use super::{KubernetesExecutor, act, look, names};
+use crate::{AttemptId, plain};
 
 /// How soon the cluster is asked again how things are.
 pub(super) const FRESH: Duration = Duration::from_millis(400);
@@ -25,6 +27,8 @@ pub(super) struct Known {
     pub(super) lists: Option<Remembered>,
     /// When the cluster was asked last and did not answer, and what was said.
     failed: Option<(Instant, String)>,
+    /// Whose jobs were seen to have our mark: when they are missing, they are gone.
+    pub(super) listed: HashSet<AttemptId>,
     /// Pods that were killed, by their names.
     pub(super) killed: HashMap<String, act::Killed>,
 }
@@ -61,7 +65,7 @@ impl KubernetesExecutor {
         if let Some(lists) = self.remembered(wanted)? {
             return Ok(lists);
         }
-        let labels = format!("{}={}", names::OWNER, self.settings.owner);
+        let labels = self.labels();
         if self.watch.begins() {
             self.api.watch::<Job>(&labels, self.watch.clone());
             self.api.watch::<Pod>(&labels, self.watch.clone());
@@ -74,7 +78,7 @@ impl KubernetesExecutor {
         let mut known = self.known();
         match listed {
             Ok((jobs, pods)) => {
-                let lists = Arc::new(Lists::of(jobs, pods));
+                let lists = Arc::new(Lists::of(jobs, pods, |of| self.is_ours(of)));
                 // What was changed meanwhile may not be in it: to whoever asks next it would be missing.
                 if known.changes == changes {
                     known.lists = Some(Remembered { begun, heard, lists: lists.clone() });
@@ -88,6 +92,23 @@ impl KubernetesExecutor {
                 Err(Fault::Away(error.to_string()))
             }
         }
+    }
+
+    /// What all that is ours is marked with, and perhaps some that is not.
+    pub(super) fn labels(&self) -> String {
+        let owner = &self.settings.owner;
+        match &self.settings.former_owner {
+            None => format!("{}={owner}", names::OWNER),
+            Some(former) => format!("{} in ({owner},{former})", names::OWNER),
+        }
+    }
+
+    /// Whether something that is so marked is ours. The former mark may be another's too: it has to be known here.
+    fn is_ours(&self, of: &ObjectMeta) -> bool {
+        let Some(former) = &self.settings.former_owner else { return true };
+        let mark = of.labels.as_ref().and_then(|labels| labels.get(names::OWNER));
+        mark != Some(former)
+            || look::attempt(of).is_some_and(|it| plain::is_there(&self.folder.of(&it)))
     }
 
     /// What is still so: it was asked for just now, or after somebody wanted it, or nothing has changed since. Those

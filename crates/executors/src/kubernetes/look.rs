@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::names;
 use super::objects::Kept;
-use super::state::{Cause, Rank, Table};
+use super::state::{self, Cause, Rank, Table};
 use crate::AttemptId;
 
 /// Jobs and pods at one moment, by the names of their jobs.
@@ -19,12 +19,17 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    pub(super) fn of(jobs: Vec<Job>, pods: Vec<Pod>) -> Self {
+    /// Of those that are ours.
+    pub(super) fn of(
+        jobs: Vec<Job>,
+        pods: Vec<Pod>,
+        is_ours: impl Fn(&ObjectMeta) -> bool,
+    ) -> Self {
         let mut lists = Self::default();
-        for job in jobs {
+        for job in jobs.into_iter().filter(|job| is_ours(&job.metadata)) {
             lists.jobs.insert(job.metadata.name.clone().unwrap_or_default(), job);
         }
-        for pod in pods {
+        for pod in pods.into_iter().filter(|pod| is_ours(&pod.metadata)) {
             let name = pod.metadata.labels.as_ref().and_then(|labels| labels.get(names::ATTEMPT));
             lists.pods.entry(name.cloned().unwrap_or_default()).or_default().push(pod);
         }
@@ -48,6 +53,17 @@ impl Lists {
         let orphans = all.filter(|pod| pod.metadata.deletion_timestamp.is_some() && is_kept(pod));
         let orphans = orphans.filter(|pod| !attempt(&pod.metadata).is_some_and(|it| is_known(&it)));
         orphans.filter_map(|pod| pod.metadata.name.as_deref()).collect()
+    }
+
+    /// Whether everything is there which its pods need. Earlier versions did not write that down; a rank that has
+    /// started had it.
+    pub(super) fn is_whole(&self, job: &Job) -> bool {
+        let has_started = |pod: &Pod| {
+            let ranks = kept(job).map(|kept| state::ranks(pod, kept.per_node));
+            ranks.into_iter().flatten().any(|rank| rank.started().is_some_and(|at| at > 0))
+        };
+        let pods = job.metadata.name.as_ref().and_then(|name| self.pods.get(name));
+        is_whole(job) || pods.into_iter().flatten().any(has_started)
     }
 
     pub(super) fn pods(&self, of: &AttemptId) -> Vec<&Pod> {
@@ -74,7 +90,7 @@ pub(super) fn kept(job: &Job) -> Option<Kept> {
         .then_some(kept)
 }
 
-/// Whether everything is there which its pods need: whoever made it did not die before that.
+/// Whether it is written down that everything is there which its pods need: whoever made it did not die before that.
 pub(super) fn is_whole(job: &Job) -> bool {
     written(&job.metadata, names::WHOLE).is_some()
 }

@@ -128,6 +128,9 @@ impl KubernetesExecutor {
                 settings.owner
             )));
         }
+        let mut settings = settings;
+        settings.former_owner =
+            settings.former_owner.filter(|it| names::is_label(it) && *it != settings.owner);
         let api = Api::new(&settings)?;
         let folder = Folder::open(folder.as_ref())?;
         let ends = Ends::new(ENGINE, "secrets");
@@ -155,9 +158,9 @@ impl KubernetesExecutor {
                 if let Some(cause) = look::cause(job) {
                     plain::put_durably(&folder.join(CAUSE), &cause)?;
                 }
-                if look::is_whole(job) { plain::mark(&folder.join(SUBMITTED)) } else { Ok(()) }
+                if lists.is_whole(job) { plain::mark(&folder.join(SUBMITTED)) } else { Ok(()) }
             })?;
-            adopted.insert(attempt, look::is_whole(job));
+            adopted.insert(attempt, lists.is_whole(job));
         }
         Ok(adopted)
     }
@@ -173,6 +176,9 @@ impl KubernetesExecutor {
         let folder = self.folder.of(attempt);
         let failed = |error: io::Error| Trouble::Folder(away(&folder, &error));
         let job = lists.job(attempt);
+        if job.is_some() {
+            self.known().listed.insert(attempt.clone());
+        }
         let cause: Option<Cause> =
             plain::get(&folder.join(CAUSE), plain::RECORD).map_err(failed)?;
         let cause = cause.or_else(|| job.and_then(look::cause));
@@ -207,14 +213,17 @@ impl KubernetesExecutor {
             start_within: start_within.map(|time| u64::try_from(time).unwrap_or(u64::MAX)),
             now,
         };
+        let new = if seen.cause.is_none() { state::cause(&seen, &table) } else { None };
+        // It was told to end, or would be taken for gone.
+        let is_bare = table.pods.iter().all(Option::is_none);
+        let is_new = job.is_none() && !self.known().listed.contains(attempt);
+        let is_to_end = new == Some(Why::Gone) || seen.cause.is_some() && is_bare && is_new;
+        if job.is_none() && is_to_end && self.is_there_all_the_same(attempt)? {
+            let found = self.ends.found(&self.folder, attempt, Phase::Running, None, None);
+            return found.map(Some).map_err(failed);
+        }
         let found;
-        if seen.cause.is_none()
-            && let Some(why) = state::cause(&seen, &table)
-        {
-            if job.is_none() && why == Why::Gone && self.is_there_all_the_same(attempt)? {
-                let found = self.ends.found(&self.folder, attempt, Phase::Running, None, None);
-                return found.map(Some).map_err(failed);
-            }
+        if let Some(why) = new {
             found = Cause { why, at: now };
             self.note_cause(attempt, &found)?;
             seen.cause = Some(&found);
@@ -245,10 +254,11 @@ impl KubernetesExecutor {
             let text = format!("falaj: Kubernetes: {text}\n");
             logs::say(&folder, rank, &text).map_err(failed)?;
         }
-        let copied = self.copies.copy(&self.api, attempt, Which::All, left());
+        let time = left();
+        let copied = self.copies.copy(&self.api, attempt, Which::All, time);
         if !copied.as_ref().is_ok_and(|all| *all) {
-            // More comes, and takes its time: that is nothing odd.
-            if copied.is_ok() {
+            // More comes, and takes its time: that is nothing odd. If others have used the time up, it is.
+            if copied.is_ok() && !time.is_zero() {
                 self.ends.is_fine(attempt);
             }
             if self.ends.odd_for(attempt) < OUTPUT_WITHIN {
@@ -267,7 +277,8 @@ impl KubernetesExecutor {
     }
 
     /// Whether the job of an attempt is there, though it was not listed: it may have another owner's mark, because
-    /// that was changed. To take it for lost would start it a second time beside itself.
+    /// that was changed. To take it for lost would start it a second time beside itself, and what was told to end
+    /// has not ended.
     fn is_there_all_the_same(&self, attempt: &AttemptId) -> Result<bool, Trouble> {
         let is_there = match self.job(attempt) {
             Ok(job) => job.is_some(),
@@ -291,6 +302,7 @@ impl KubernetesExecutor {
         self.clear(attempt).map_err(|fault| Trouble::Engine(fault.away()))?;
         self.folder.remove(attempt).map_err(Trouble::Folder)?;
         self.ends.forget(attempt);
+        self.known().listed.remove(attempt);
         Ok(())
     }
 
@@ -312,6 +324,7 @@ impl KubernetesExecutor {
         let found =
             found.map_err(|error| Trouble::Folder(away(&self.folder.of(attempt), &error)))?;
         self.copies.forget(attempt);
+        self.known().listed.remove(attempt);
         // Should some of this fail, it is done when the attempt is forgotten.
         let secret = self.api.delete::<Secret>(&names::job(attempt), None);
         // One that has not come to its own end may make pods again, and nothing is to be had from it.
@@ -416,6 +429,7 @@ impl Executor for KubernetesExecutor {
             }
         }
         open.extend(adopted);
+        self.copies.sort(&mut open);
         let until = Instant::now() + COPIED_WITHIN;
         for (attempt, submitted) in open {
             match self.find(&attempt, submitted, &lists, until) {

@@ -15,6 +15,9 @@ pub struct KubernetesSettings {
     pub namespace: Option<String>,
     /// Whose attempts these are: several executors may share a namespace, and each sees its own alone.
     pub owner: String,
+    /// What its attempts were marked with before. Of those with that mark, it sees the ones that it knows already, and
+    /// no others.
+    pub former_owner: Option<String>,
     /// The image of attempts that name none.
     pub image: Option<String>,
     pub image_pull_secrets: Vec<String>,
@@ -51,6 +54,7 @@ impl Default for KubernetesSettings {
             context: None,
             namespace: None,
             owner: "falaj".to_owned(),
+            former_owner: None,
             image: None,
             image_pull_secrets: Vec::new(),
             service_account: None,

@@ -124,7 +124,7 @@ pub(super) enum Rank {
 }
 
 impl Rank {
-    fn started(&self) -> Option<u64> {
+    pub(super) fn started(&self) -> Option<u64> {
         match self {
             Self::Running(started) => Some(*started),
             Self::Ended { started, .. } => *started,

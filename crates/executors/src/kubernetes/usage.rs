@@ -3,7 +3,10 @@
 //! The cluster says how many cores a container used over some seconds, and its memory. CPU time is added up from
 //! that, so it is an estimate; what is read and written is not told.
 //!
-//! Must hold: what an attempt has used does not become less, also after this process was started anew.
+//! Must hold:
+//! - What an attempt has used does not become less, also after this process was started anew.
+//! - Of one that runs, something is told when it was measured anew, and nothing otherwise: the same sum again would
+//!   say that it does nothing.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,7 +16,9 @@ use std::time::{Duration, Instant};
 use kube::api::DynamicObject;
 use serde_json::Value;
 
+use super::api::Fault;
 use super::{KubernetesExecutor, names};
+use crate::ends::END;
 use crate::folder::away;
 use crate::plain;
 use crate::seam::{AttemptId, ExecutorError, Usage};
@@ -143,21 +148,25 @@ impl KubernetesExecutor {
         }
         let path = folder.join(USAGE);
         let before: Option<Usage> = plain::get(&path, plain::RECORD).map_err(failed)?;
-        let Some((measured, time)) = self.meters.take(attempt) else { return Ok(before) };
+        let Some((measured, time)) = self.meters.take(attempt) else {
+            let is_over = plain::is_there(&folder.join(END));
+            return Ok(before.filter(|_| is_over));
+        };
         let after = before.unwrap_or_default().after(measured, time);
         plain::put(&path, &after).map_err(failed)?;
         Ok(Some(after))
     }
 
     fn read_meters(&self) {
-        let labels = format!("{}={}", names::OWNER, self.settings.owner);
-        let listed = self.api.metrics(&labels);
+        let listed = self.api.metrics(&self.labels());
         let mut known = self.meters.known();
         let pods: Vec<DynamicObject> = match listed {
             Ok(pods) => pods,
             Err(fault) => {
                 tracing::debug!(?fault, "the cluster tells nobody what pods use");
-                known.next = Some(Instant::now() + NONE);
+                if !matches!(fault, Fault::Away(_)) {
+                    known.next = Some(Instant::now() + NONE);
+                }
                 return;
             }
         };

@@ -30,6 +30,8 @@ pub(super) struct Watch {
 struct State {
     begun: bool,
     changes: u64,
+    /// How many of them somebody was woken for.
+    woken: u64,
     /// How many of the two watches listen: one for jobs, one for pods.
     listening: u32,
 }
@@ -50,14 +52,19 @@ impl Watch {
         (state.listening == 2).then_some(state.changes)
     }
 
-    /// Waits until more was heard than that, or for so long.
+    /// Waits until more was heard than that, or for so long. Nobody is woken twice for the same: it may be long
+    /// until somebody can look at it.
     pub(super) fn wait(&self, heard: Option<u64>, at_most: Duration) {
         let until = Instant::now() + at_most;
         let mut state = self.state();
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let is_more = heard.is_some_and(|heard| state.changes != heard);
-            if left.is_zero() || is_more {
+            if is_more && state.changes != state.woken {
+                state.woken = state.changes;
+                return;
+            }
+            if left.is_zero() {
                 return;
             }
             let waited = self.told.wait_timeout(state, left);
@@ -132,6 +139,10 @@ mod tests {
         let begun = Instant::now();
         watch.wait(heard, Duration::from_mins(1));
         assert!(begun.elapsed() < Duration::from_secs(30));
+        // Nobody has looked since: it is not told again.
+        let begun = Instant::now();
+        watch.wait(heard, Duration::from_millis(50));
+        assert!(begun.elapsed() >= Duration::from_millis(50));
         watch.change(|state| state.listening -= 1);
         assert_eq!(watch.heard(), None);
     }

@@ -25,5 +25,6 @@ mod sets;
 pub(crate) mod store;
 mod target;
 
+pub(crate) use apply::Erased;
 pub use erasure::{Erasure, ErasureId, ErasureState};
 pub(crate) use run::worker;

@@ -69,7 +69,7 @@ impl Features {
         let mut report = Report { log: 0, files: 0, ..erasure.report.clone() };
         // Online first: it is what is read.
         let store = self.shelf().opened().await?;
-        report.online += self.shelf().erase(store, &erasure).await?;
+        self.shelf().erase(store, &erasure).await?;
         self.all_before_committed().await?;
         let (project, entity) = (erasure.project, erasure.entity.clone());
         let found = move |tx: &mut Tx<'_>| targets(tx, project, &entity, &keys);
@@ -89,7 +89,7 @@ impl Features {
             report.datasets = datasets.made_by(&home, ORIGIN, &id.to_string()).await?;
         }
         // Whatever was read before and applied since.
-        self.shelf().erase(store, &erasure).await?;
+        report.online += self.shelf().erase(store, &erasure).await?;
         sets_done?;
         let views = views(&found);
         let finish = move |tx: &mut Tx<'_>| {

@@ -21,7 +21,7 @@ use falaj_online::{About, Batch, Home, Online};
 use falaj_store::db::{Db, Tx};
 use falaj_store::objects::Objects;
 use falaj_store::worker::Worker;
-use tokio::sync::{Mutex as AsyncMutex, OnceCell};
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncGuard, OnceCell};
 use uuid::Uuid;
 
 use super::config::OnlineConfig;
@@ -30,7 +30,7 @@ use super::rows::pack;
 use super::shape::{Shape, place};
 use crate::definition::store::by_id;
 use crate::definition::{VersionId, ViewVersion};
-use crate::erase;
+use crate::erase::{self, Erased};
 use crate::history::{Entry, Position, home, log, read_since};
 use crate::source::aside;
 use crate::transform::tiles;
@@ -67,6 +67,7 @@ struct Inner {
     follower: AsyncMutex<Option<Position>>,
     applied: Mutex<Applied>,
     shapes: Mutex<HashMap<VersionId, Arc<Shape>>>,
+    erased: AsyncMutex<Erased>,
 }
 
 /// Pushes that were applied before the log was read that far.
@@ -96,11 +97,17 @@ impl Shelf {
             follower: AsyncMutex::default(),
             applied: Mutex::default(),
             shapes: Mutex::default(),
+            erased: AsyncMutex::default(),
         }))
     }
 
     pub(crate) fn config(&self) -> &OnlineConfig {
         &self.0.config
+    }
+
+    /// How many rows erasures have taken out of the store.
+    pub(crate) async fn erased(&self) -> AsyncGuard<'_, Erased> {
+        self.0.erased.lock().await
     }
 
     pub(crate) fn db(&self) -> &Db {

@@ -144,6 +144,16 @@ impl World {
         self.datasets.clone()
     }
 
+    /// Waits until all that was written can be read as history. On PostgreSQL that ends at the oldest
+    /// transaction that still runs, be it one of the database's own that gathers statistics.
+    #[allow(dead_code, reason = "only some of the suites that share this world ask for it")]
+    pub(crate) async fn is_settled(&self) {
+        let written = self.db.write(|tx| tx.version()).await.unwrap();
+        while self.db.read(|tx| tx.horizon()).await.unwrap() <= written {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+
     /// Lets one of the domain's workers do its work.
     pub(crate) async fn run_worker(&self, name: &str) {
         let module = falaj_features::module(&self.features, &self.places);

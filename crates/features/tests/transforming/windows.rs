@@ -119,6 +119,7 @@ fn rides(events: std::ops::Range<i64>) -> impl Strategy<Value = Vec<Ride>> {
 }
 
 async fn materialize(world: &World) -> Value {
+    world.is_settled().await;
     let body = json!({ "feature_views": ["rides"], "disable_event_timestamp": true });
     ok(feast(world, "/materialize", body).await)["rows"].clone()
 }

@@ -173,7 +173,8 @@ impl Db {
     }
 
     /// Like [`Db::read`], for a row or a few that an index finds: so short that handing it to another
-    /// thread would take longer. On SQLite it runs on the caller's, if a connection is free.
+    /// thread would take longer. On SQLite it runs on the caller's, if a connection is free: whoever
+    /// scans, sorts or counts here keeps all else waiting that runs on that thread.
     pub async fn glance<T, F>(&self, work: F) -> Result<T>
     where
         F: FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,

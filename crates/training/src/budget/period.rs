@@ -1,5 +1,7 @@
 //! Months and quarters, in UTC. Pure.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Datelike, NaiveDate, NaiveTime, Utc};
 use falaj_base::{Error, Result, Timestamp};
 use schemars::JsonSchema;
@@ -53,6 +55,17 @@ impl Period {
             }
         };
         Window { period: self, first, end, from: begins(first), to: begins(end) }
+    }
+
+    /// Of a stretch of time, whenever it begins, at least this lies in one period: the one that it begins
+    /// in or the next.
+    pub(crate) fn least_part(self, whole: Duration) -> Duration {
+        let shortest = match self {
+            Self::Month => 28,
+            Self::Quarter => 31 + 28 + 31,
+            Self::Total => return whole,
+        };
+        (whole / 2).min(Duration::from_hours(24 * shortest))
     }
 
     /// The one after that; all of the time has none.
@@ -147,6 +160,37 @@ mod tests {
         }
         let all = Period::Total.window(now);
         assert!((all.first..all.end).contains(&month_of(at("1970-01-01T00:00:00Z"))));
+    }
+
+    #[test]
+    fn whenever_something_begins_so_much_of_it_lies_in_one_period() {
+        let days = |days: u64| Duration::from_hours(24 * days);
+        for (period, whole, least) in [
+            (Period::Total, 400, 400),
+            (Period::Month, 20, 10),
+            (Period::Month, 90, 28),
+            (Period::Quarter, 90, 45),
+            (Period::Quarter, 400, 90),
+        ] {
+            assert_eq!(period.least_part(days(whole)), days(least), "{period:?} {whole}");
+            // A year of beginnings, half a day apart from where periods begin.
+            let mut found = Duration::MAX;
+            for day in 0..370 {
+                let begins = at("2026-12-31T12:00:00Z") + days(day);
+                let this = period.window(begins);
+                let part = |window: &Window| {
+                    let (from, to) =
+                        (begins.max(window.from), (begins + days(whole)).min(window.to));
+                    if to > from { to.since(from) } else { Duration::ZERO }
+                };
+                let next = period.next(&this).map_or(Duration::ZERO, |next| part(&next));
+                found = found.min(part(&this).max(next));
+            }
+            assert!(
+                (days(least)..=days(least + 1)).contains(&found),
+                "{period:?} {whole} {found:?}"
+            );
+        }
     }
 
     #[test]

@@ -230,7 +230,8 @@ impl Training {
         Err(Error::new(&code::CONFLICT, text))
     }
 
-    /// Refuses a time limit that not even the cheapest nodes could be paid for with all of a budget.
+    /// Refuses a time limit that not even the cheapest nodes could be paid for with all of a budget, whenever
+    /// it began: what reaches into the next month or quarter is paid from both.
     fn could_ever_pay(
         &self,
         definition: &Definition,
@@ -239,20 +240,26 @@ impl Training {
     ) -> Result<()> {
         let Some(limit) = definition.time_limit else { return Ok(()) };
         let price = cheapest(definition, place, self.pool_list(), self.config());
-        let from = Timestamp::from_micros(0);
-        let start =
-            Running { price: price.unwrap_or(0), since: from, until: Some(from + limit.get()) };
-        let needs = Meter::whole(0).would_add(&start);
+        let needs = |budget: &Budget| {
+            let since = Timestamp::from_micros(0);
+            let until = Some(since + budget.period.least_part(limit.get()));
+            Meter::whole(0).would_add(&Running { price: price.unwrap_or(0), since, until })
+        };
         // One of nothing is told as spent.
         let short = |budget: &&Budget| {
             let amount = millionths(budget.set.amount);
-            amount > 0 && needs > amount
+            amount > 0 && needs(budget) > amount
         };
         let Some(budget) = budgets.iter().find(short) else { return Ok(()) };
+        let within = match budget.period {
+            Period::Total => "until then",
+            Period::Month => "whenever it begins, in one month of it",
+            Period::Quarter => "whenever it begins, in one quarter of it",
+        };
         let allowed = format!(
-            "a shorter one: until then a start may cost {:.2} on the cheapest nodes that would do, and all \
+            "a shorter one: {within} a start may cost {:.2} on the cheapest nodes that would do, and all \
              of the budget of the {} for {} is {:.2}",
-            in_currency(needs),
+            in_currency(needs(budget)),
             budget.whose.as_str(),
             budget.now,
             budget.set.amount

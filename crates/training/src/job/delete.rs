@@ -54,6 +54,14 @@ pub(crate) fn clearer(training: &Training) -> Worker {
     .on_every_server()
 }
 
+/// A place as notes name it, and where this server sees it.
+struct Seen {
+    place: String,
+    roots: Vec<PathBuf>,
+    /// Whether what was left there lies below one of them, if anywhere.
+    surely: bool,
+}
+
 /// Takes a job out of the database. Says whether it was there: its own row is held from the beginning,
 /// so that of two who do this at once one waits and finds nothing, and what it cost is added once.
 fn take_out(tx: &mut Tx<'_>, job: &Job) -> Result<bool> {
@@ -199,7 +207,11 @@ impl Training {
 
     /// Removes folders of jobs that are not there any more, where this server sees them.
     async fn clear_folders(&self) -> Result<()> {
-        for (place, roots) in self.seen_places()? {
+        let mut places = self.seen_places()?;
+        for place in self.db().read(inbox::folder_places).await? {
+            places.extend(self.without_pool(place)?);
+        }
+        for Seen { place, roots, surely } in places {
             let mut after = String::new();
             for _ in 0..MOST_FOLDERS / AT_ONCE {
                 let (at, from) = (place.clone(), after.clone());
@@ -208,7 +220,7 @@ impl Training {
                 let Some((last, _)) = notes.last() else { break };
                 after.clone_from(last);
                 for (note, job) in notes {
-                    self.clear(note, job, &roots).await?;
+                    self.clear(note, job, &roots, surely).await?;
                 }
             }
         }
@@ -217,19 +229,23 @@ impl Training {
 
     /// The same of one job.
     async fn clear_folders_of(&self, job: JobId) -> Result<()> {
-        for (place, roots) in self.seen_places()? {
+        for Seen { place, roots, surely } in self.seen_places()? {
             if !place.is_empty() {
-                self.clear(format!("folder-{job}-{place}"), job, &roots).await?;
+                self.clear(format!("folder-{job}-{place}"), job, &roots, surely).await?;
             }
         }
         Ok(())
     }
 
-    /// Removes what a job left below some folders, and the note about it.
-    async fn clear(&self, note: String, job: JobId, roots: &[PathBuf]) -> Result<()> {
+    /// Removes what a job left below some folders, and the note about it. Where it is not sure that it lies
+    /// there, nothing is taken for gone that was not found.
+    async fn clear(&self, note: String, job: JobId, roots: &[PathBuf], surely: bool) -> Result<()> {
         let folders: Vec<PathBuf> = roots.iter().map(|root| root.join(job.to_string())).collect();
-        let gone = blocking(move || Ok(folders.iter().all(|folder| remove(folder)))).await?;
-        if gone {
+        let gone = move || {
+            let found = folders.iter().any(|folder| is_there(folder));
+            Ok(folders.iter().all(|folder| remove(folder)) && (surely || found))
+        };
+        if blocking(gone).await? {
             self.db().write(move |tx| inbox::folder_is_gone(tx, &note)).await
         } else {
             Ok(())
@@ -239,25 +255,43 @@ impl Training {
     /// Places as notes name them, and where this server sees them. A folder of a pool that is not there,
     /// because nobody has mounted it, is not seen. Notes from before there were places name none: all that
     /// are seen are meant.
-    fn seen_places(&self) -> Result<Vec<(String, Vec<PathBuf>)>> {
+    fn seen_places(&self) -> Result<Vec<Seen>> {
         let me = self.server_id()?;
         let mut places = Vec::new();
-        let mut all = vec![self.own_checkpoints()];
+        let mut see = |place: String, roots| places.push(Seen { place, roots, surely: true });
         for pool in &self.pool_list().list {
             let own = format!("{}/{me}", pool.name);
             match self.pool_folder(&pool.name) {
                 // What is kept there is our own.
-                None => places.push((own, vec![self.own_checkpoints()])),
+                None => see(own, vec![self.own_checkpoints()]),
                 Some((folder, root)) if is_there(folder) => {
-                    all.push(root.clone());
-                    places.push((own, vec![root.clone()]));
-                    places.push((format!("{}/", pool.name), vec![root]));
+                    see(own, vec![root.clone()]);
+                    see(format!("{}/", pool.name), vec![root]);
                 }
                 Some(_) => {}
             }
         }
-        places.push((String::new(), all));
+        see(String::new(), self.seen_roots());
         Ok(places)
+    }
+
+    /// All folders below which jobs save their work that this server sees.
+    fn seen_roots(&self) -> Vec<PathBuf> {
+        let pools = self.pool_list().list.iter().filter_map(|pool| self.pool_folder(&pool.name));
+        let seen = pools.filter(|(folder, _)| is_there(folder)).map(|(_, root)| root);
+        std::iter::once(self.own_checkpoints()).chain(seen).collect()
+    }
+
+    /// Where to look for what lies in a pool that was taken out or has another name by now, if it may be
+    /// seen from here: in all folders. What this machine ran is there or nowhere; what others ran may lie in
+    /// a folder that nobody names any more.
+    fn without_pool(&self, place: String) -> Result<Option<Seen>> {
+        let Some((pool, server)) = place.split_once('/') else { return Ok(None) };
+        let ours = server == self.server_id()?;
+        if self.pool_list().by_name(pool).is_some() || !(ours || server.is_empty()) {
+            return Ok(None);
+        }
+        Ok(Some(Seen { place, roots: self.seen_roots(), surely: ours }))
     }
 }
 

@@ -51,9 +51,7 @@ impl Training {
                     memory.due.push(Due { number: job, placement, after, borrows });
                 }
                 Decision::Stop { job, why, for_job, lost_gpu_ms } => {
-                    // It runs, and was not asked.
-                    let flies = memory.task(job).filter(|task| memory.flight_of(*task).is_some());
-                    memory.going_on.extend(flies.filter(|_| why == StopReason::LeavesSpot));
+                    note_stop(memory, job, why);
                     let detail = json!({
                         "why": reason(why),
                         "for": for_job.and_then(|other| shown(memory, other)),
@@ -230,6 +228,16 @@ impl Training {
                 tracing::debug!(start = %id, %error, ?notice, "an executor was not told");
             }
         });
+    }
+}
+
+/// What leaves spot was not asked, and goes on; what is stopped for any other reason waits like all.
+fn note_stop(memory: &mut Memory, number: Number, why: StopReason) {
+    let Some(task) = memory.task(number) else { return };
+    if why != StopReason::LeavesSpot {
+        memory.going_on.remove(&task);
+    } else if memory.flight_of(task).is_some() {
+        memory.going_on.insert(task);
     }
 }
 

@@ -236,11 +236,17 @@ impl Training {
         at: Timestamp,
     ) -> Option<String> {
         row.aside_until = None;
-        let waits = matches!(becomes, Becomes::Waits { .. });
-        if flight.purpose != Some(Purpose::Reclaim) || !waits {
+        let policy = self.policy_of(live, flight);
+        if flight.purpose != Some(Purpose::Reclaim) {
+            // It had time enough to be found idle, and was not.
+            if at.since(flight.since) >= policy.after.get() {
+                row.reclaims = 0;
+            }
             return None;
         }
-        let policy = self.policy_of(live, flight);
+        if !matches!(becomes, Becomes::Waits { .. }) {
+            return None;
+        }
         if policy.tries > 0 && row.reclaims >= policy.tries {
             let starts = row.reclaims;
             return Some(format!(
@@ -396,10 +402,12 @@ fn tell_scheduler(
     let flight = memory.flights.remove(&id);
     let reclaimed = flight.as_ref().is_some_and(|it| it.purpose == Some(Purpose::Reclaim));
     if reclaimed && matches!(becomes, Becomes::Waits { .. }) && memory.set_aside(id.task, now) {
+        memory.going_on.remove(&id.task);
         return;
     }
     let now = millis(now);
-    if matches!(becomes, Becomes::Over(_)) {
+    // What was over, hung or failed before it could go on elsewhere does not.
+    if !matches!(becomes, Becomes::Waits { state: State::Preempted, .. }) {
         memory.going_on.remove(&id.task);
     }
     let goes_on = memory.going_on.contains(&id.task);
@@ -408,6 +416,7 @@ fn tell_scheduler(
     let held = held.filter(|held| !(goes_on && held.needs.is_some()));
     if let (Becomes::Waits { .. }, Some(held)) = (becomes, held) {
         held.tasks.insert(id.task.task);
+        memory.going_on.remove(&id.task);
         memory.scheduler.apply(now, Event::Cancelled(number));
         return;
     }

@@ -123,6 +123,13 @@ pub(crate) fn left_folders(
     rows.iter().map(|row| Ok((row.get("id")?, row.get("job")?))).collect()
 }
 
+/// The places that are named by notes of folders.
+pub(crate) fn folder_places(tx: &mut Tx<'_>) -> Result<Vec<String>> {
+    let sql = "SELECT DISTINCT place FROM training_inbox
+               WHERE kind = 'folder' AND place IS NOT NULL ORDER BY place";
+    tx.query(sql, &[])?.iter().map(|row| row.get("place")).collect()
+}
+
 /// Takes some notes, the oldest first.
 pub(crate) fn take(tx: &mut Tx<'_>, limit: usize) -> Result<Vec<Note>> {
     let sql = "SELECT id, kind, job FROM training_inbox WHERE kind NOT IN ('runs', 'folder')

@@ -51,7 +51,8 @@ pub(crate) struct Held {
     pub(crate) why: String,
     /// Its tasks that wait.
     pub(crate) tasks: BTreeSet<u32>,
-    /// Those that never ran and of which the scheduler knows again: there was money for some.
+    /// Those that may never have run and of which the scheduler knows all the same: there was money for
+    /// some, or it is kept for their start.
     pub(crate) free: BTreeSet<u32>,
     /// What a start of it may cost, in millionths, if money is all that is missing.
     pub(crate) needs: Option<i128>,
@@ -236,6 +237,7 @@ impl Memory {
     pub(crate) fn remove(&mut self, id: JobId) {
         if let Some(job) = self.jobs.remove(&id) {
             self.numbers.remove(&job.first);
+            self.going_on.retain(|task| task.job != id);
             if let Some(least) = &job.least {
                 self.loose.remove(least, id);
             }

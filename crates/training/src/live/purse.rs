@@ -356,6 +356,12 @@ impl Training {
         let now = self.db().now();
         let why = memory.ledger.in_words(short, now);
         let mut numbers: HashSet<Number> = HashSet::new();
+        // The scheduler goes on knowing those for whose start money is kept.
+        let mut kept: HashMap<JobId, BTreeSet<u32>> = HashMap::new();
+        let promised = memory.promised.keys().filter_map(|number| memory.task(*number));
+        for task in promised.filter(|task| jobs.contains(&task.job)) {
+            kept.entry(task.job).or_default().insert(task.task);
+        }
         for id in jobs {
             let waiting = memory.waiting_tasks(id);
             numbers.extend(waiting.iter().filter_map(|task| memory.number(*task)));
@@ -365,7 +371,7 @@ impl Training {
             }
             let held = live.held.get_or_insert_with(|| Held::for_money(why.clone(), short.needs));
             held.tasks.extend(waiting.into_iter().map(|task| task.task));
-            held.free.clear();
+            held.free = kept.remove(&id).unwrap_or_default();
             if held.needs.is_some() {
                 (held.why, held.needs) = (why.clone(), Some(short.needs));
                 held.again_at = again_at;

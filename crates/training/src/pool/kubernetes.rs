@@ -179,6 +179,8 @@ impl KubernetesConfig {
             context: self.context.clone(),
             namespace: self.namespace.clone(),
             owner: self.owner.clone().unwrap_or_else(|| owner(installation, pool)),
+            // Earlier versions marked with the name alone.
+            former_owner: self.owner.is_none().then(|| pool.to_owned()),
             image: self.image.clone(),
             image_pull_secrets: self.image_pull_secrets.clone(),
             service_account: self.service_account.clone(),
@@ -253,9 +255,12 @@ mod tests {
         assert_eq!(settings.keep_output, 7);
         // Another installation has another mark, and this one always the same.
         let mark = |installation: &str| pool.settings(installation, "gpus", 7).owner;
-        assert_eq!(mark("falaj/1"), settings.owner);
+        assert_eq!(mark("falaj/1"), "gpus.b38dd9792aad3833");
         assert_ne!(mark("falaj/2"), settings.owner);
-        assert!(settings.owner.starts_with("gpus."), "{}", settings.owner);
+        assert_eq!(settings.former_owner.as_deref(), Some("gpus"));
+        let own: KubernetesConfig = serde_json::from_str(r#"{"owner": "mine"}"#).unwrap();
+        let own = own.settings("falaj/1", "gpus", 7);
+        assert_eq!((own.owner.as_str(), own.former_owner), ("mine", None));
         assert_eq!(settings.slices["1g"], "nvidia.com/mig-1g.10gb");
         assert_eq!(settings.gpu_resource, "nvidia.com/gpu");
     }

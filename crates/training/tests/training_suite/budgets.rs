@@ -159,11 +159,18 @@ async fn what_waits_for_money_stands_in_nobodys_way() {
 #[tokio::test]
 async fn what_could_never_be_paid_is_refused_and_what_cannot_any_more_is_held() {
     each(async |mut world: World| {
-        budget(&world, "project/month", json!({ "amount": 5.0 })).await;
-        let (status, field, words) = refused(world.post("/jobs", definition(short(2))).await);
-        assert_eq!((status, field.as_str()), (400, "time_limit"));
-        assert!(words.contains("may cost 6.00 on the cheapest nodes"), "{words}");
-        assert!(words.ends_with("all of the budget of the project for 2026-05 is 5.00"), "{words}");
+        // Over the end of a month it is paid from two of them.
+        for (period, now, amount, needs) in
+            [("total", "all time", 5.9, "6.00"), ("month", "2026-05", 2.9, "3.00")]
+        {
+            budget(&world, &format!("project/{period}"), json!({ "amount": amount })).await;
+            let (status, field, words) = refused(world.post("/jobs", definition(short(2))).await);
+            assert_eq!((status, field.as_str()), (400, "time_limit"));
+            assert!(words.contains(&format!("may cost {needs} on the cheapest nodes")), "{words}");
+            let end = format!("all of the budget of the project for {now} is {amount:.2}");
+            assert!(words.ends_with(&end), "{words}");
+            ok(world.delete(&format!("/budgets/project/{period}")).await);
+        }
         let soft = json!({ "amount": 5.0, "action": "warn" });
         budget(&world, "project/month", soft).await;
         world.submit(short(2)).await;
@@ -185,6 +192,22 @@ async fn what_could_never_be_paid_is_refused_and_what_cannot_any_more_is_held() 
         budget(&world, "project/month", json!({ "amount": 50.0 })).await;
         world.settle().await;
         assert_ne!(rule(&world).await, "budget");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_two_months_can_pay_starts_at_the_end_of_one() {
+    each(async |world: World| {
+        budget(&world, "project/month", json!({ "amount": 5.0 })).await;
+        let id = world.submit(short(2)).await;
+        pass(&world, 3).await;
+        let why = ok(world.get(&format!("/jobs/{id}/why")).await);
+        assert_eq!((world.state(&id).await.as_str(), &why["rule"]), ("PENDING", &json!("budget")));
+        // Half of its five minutes lies in June: 3 of each month.
+        world.clock.advance(Duration::from_hours(24 * 30 + 12) - Duration::from_secs(150));
+        pass(&world, 3).await;
+        assert_eq!(world.state(&id).await, "RUNNING");
     })
     .await;
 }
@@ -221,6 +244,41 @@ async fn nobody_leaves_its_nodes_for_what_could_not_be_paid() {
         pass(&world, 3).await;
         pass(&world, 3).await;
         assert_eq!(world.state(&dear).await, "RUNNING", "with money it goes before them");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_waits_for_others_to_leave_is_not_lost_when_its_money_goes() {
+    each(async |world: World| {
+        budget(&world, "project/month", json!({ "amount": 10.0 })).await;
+        for _ in 0..2 {
+            world.submit(endless(json!({ "checkpoint": {} }))).await;
+        }
+        world.settle().await;
+        let dear = world.submit(urgent()).await;
+        pass(&world, 3).await;
+        // Somebody saves its work for it, and there would be no money for another like it.
+        let saves = "SELECT COUNT(*) AS n FROM training_attempt WHERE state = 'CHECKPOINTING'";
+        assert_eq!(world.count(saves).await, 1);
+        budget(&world, "project/month", json!({ "amount": 6.5 })).await;
+        pass(&world, 3).await;
+        for _ in 0..3 {
+            pass(&world, 60).await;
+        }
+        let why = ok(world.get(&format!("/jobs/{dear}/why")).await);
+        assert_eq!(
+            (world.state(&dear).await.as_str(), &why["rule"]),
+            ("PENDING", &json!("budget")),
+            "{why}"
+        );
+        budget(&world, "project/month", json!({ "amount": 1000.0 })).await;
+        for _ in 0..4 {
+            pass(&world, 60).await;
+        }
+        assert_eq!(world.state(&dear).await, "RUNNING");
+        // Nobody holds nodes that are not in use.
+        assert_eq!(world.engine.there().len(), 2);
     })
     .await;
 }

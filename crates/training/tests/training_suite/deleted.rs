@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use falaj_base::HumanDuration;
+use falaj_base::{HumanDuration, Name};
 use falaj_executors::End;
 use falaj_training::config::PoolKind;
 use serde_json::{Value, json};
@@ -111,6 +111,40 @@ async fn a_folder_goes_when_whoever_deletes_sees_where_it_lies() {
         world.work("training-folders").await;
         assert_eq!(world.count(NOTES).await, 0);
         assert!(!std::path::Path::new(&place).exists());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_folder_goes_though_its_pool_has_another_name_by_now() {
+    each(async |mut world: World| {
+        const NOTES: &str = "SELECT COUNT(*) AS n FROM training_inbox WHERE kind = 'folder'";
+        for kind in [PoolKind::Slurm, PoolKind::Local] {
+            let mut named = config();
+            named.pool[0].kind = kind;
+            world.die_and_be(named.clone());
+            let id = world.submit(json!({ "checkpoint": {} })).await;
+            world.settle().await;
+            let place = world.engine.env(&format!("{id}-0-1"))["CHECKPOINT_DIR"].clone();
+            std::fs::create_dir_all(format!("{place}/1")).unwrap();
+            world.engine.end(&format!("{id}-0-1"), End::Succeeded);
+            world.settle().await;
+            named.pool[0].name = Name::new("other").unwrap();
+            named.default_pool = Name::new("other").unwrap();
+            world.die_and_be(named);
+            let (shared, aside) = (world.folder().join("shared"), world.folder().join("aside"));
+            std::fs::rename(&shared, &aside).unwrap();
+            ok(world.delete(&format!("/jobs/{id}")).await);
+            if kind == PoolKind::Slurm {
+                world.work("training-folders").await;
+                assert_eq!(world.count(NOTES).await, 1, "it may be there");
+            }
+            std::fs::rename(&aside, &shared).unwrap();
+            assert!(std::path::Path::new(&place).exists());
+            world.work("training-folders").await;
+            assert_eq!(world.count(NOTES).await, 0);
+            assert!(!std::path::Path::new(&place).exists(), "{place}");
+        }
     })
     .await;
 }

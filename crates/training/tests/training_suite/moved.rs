@@ -76,6 +76,53 @@ async fn an_elastic_job_shrinks_before_anybody_is_displaced() {
 }
 
 #[tokio::test]
+async fn what_was_to_move_and_is_stopped_for_others_is_asked_for_money_again() {
+    each(async |world: World| {
+        let elastic = json!({
+            "checkpoint": {}, "time_limit": "1h",
+            "resources": { "cpu": 4.0, "nodes": 1, "max_nodes": 2 },
+        });
+        let wide = world.submit(elastic).await;
+        world.settle().await;
+        for _ in 0..5 {
+            world.clock.advance(Duration::from_mins(2));
+            world.settle().await;
+        }
+        let last = world.starts(&wide).await.pop().unwrap();
+        assert_eq!(nodes(&last).len(), 2, "it grew");
+        ok(world.put("/budgets/project/total", json!({ "amount": 1000.0 })).await);
+        // It is to shrink for one, and has to go for the other before it has.
+        world.submit(json!({})).await;
+        world.clock.advance(Duration::from_secs(3));
+        world.settle().await;
+        assert_eq!(world.state(&wide).await, "CHECKPOINTING");
+        let urgent = json!({ "priority": 9, "resources": { "cpu": 4.0, "nodes": 2 } });
+        let urgent = world.submit(urgent).await;
+        world.clock.advance(Duration::from_secs(3));
+        world.settle().await;
+        for _ in 0..3 {
+            world.clock.advance(Duration::from_mins(1));
+            world.settle().await;
+        }
+        assert_eq!(world.state(&urgent).await, "RUNNING");
+        assert_eq!(world.state(&wide).await, "PREEMPTED");
+        ok(world.put("/budgets/project/total", json!({ "amount": 0.01 })).await);
+        world.engine.end(&format!("{urgent}-0-1"), End::Succeeded);
+        for _ in 0..3 {
+            world.clock.advance(Duration::from_mins(1));
+            world.settle().await;
+        }
+        let why = ok(world.get(&format!("/jobs/{wide}/why")).await);
+        assert_eq!(
+            (world.state(&wide).await.as_str(), &why["rule"]),
+            ("PREEMPTED", &json!("budget")),
+            "{why}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn what_stopping_somebody_loses_is_told() {
     each(async |world: World| {
         let asks = json!({ "cpu": 1.0, "gpus": 2, "ranks_per_node": 1 });

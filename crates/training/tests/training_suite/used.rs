@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use falaj_executors::gpu::{Gpu, Gpus};
-use falaj_executors::{End, Notice, Usage};
+use falaj_executors::{End, Notice, RankEnd, Usage};
 use falaj_training::config::{PoolKind, TrainingConfig};
 use falaj_training::telemetry::config::IdleAction;
 use serde_json::{Value, json};
@@ -277,6 +277,35 @@ async fn one_that_worked_before_it_was_idle_is_not_counted_against() {
             world.settle().await;
         }
         assert_eq!(world.state(&id).await, "RUNNING");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_start_that_worked_and_failed_lies_between_those_that_were_idle() {
+    each(async |mut world: World| {
+        let toys = begin(&mut world, |config| {
+            config.telemetry.idle.action = IdleAction::Reclaim;
+            config.telemetry.idle.pause = "1m".parse().unwrap();
+            config.telemetry.idle.tries = 2;
+        });
+        toys.busy(0.0);
+        let id = on_gpu(&world, json!({ "retries": 1 })).await;
+        pass(&world, 90).await;
+        world.settle().await;
+        assert_eq!(world.state(&id).await, "PREEMPTED");
+        toys.busy(90.0);
+        pass(&world, 150).await;
+        world.settle().await;
+        assert_eq!(world.state(&id).await, "RUNNING");
+        let failed = End::Failed { rank: 0, how: RankEnd::Exit(1) };
+        world.engine.end(&format!("{id}-0-2"), failed);
+        toys.busy(0.0);
+        world.settle().await;
+        assert_eq!(world.starts(&id).await.len(), 3);
+        pass(&world, 90).await;
+        world.settle().await;
+        assert_eq!(world.state(&id).await, "PREEMPTED", "it is the first that was idle since");
     })
     .await;
 }

@@ -3,6 +3,7 @@
 //! A connection reads the whole schema and keeps it, so one is opened when all others are at work
 //! and not before: an idle server has one.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -62,7 +63,11 @@ impl Readers {
     {
         let Ok(_permit) = self.permits.try_acquire() else { return Err(work) };
         match self.free() {
-            Some(connection) => Ok(self.read_with(connection, clock, work)),
+            // As on a thread of its own, a panic is this caller's error and nobody else's.
+            Some(connection) => {
+                let read = AssertUnwindSafe(|| self.read_with(connection, clock, work));
+                Ok(catch_unwind(read).unwrap_or_else(|_| Err(Error::internal("a read panicked"))))
+            }
             None => Err(work),
         }
     }
@@ -150,7 +155,9 @@ mod tests {
         let all = readers.permits.clone().try_acquire_many_owned(2).unwrap();
         assert!(readers.read_at_once(&Clock::System, glance).is_err(), "nobody may read now");
         drop(all);
-        assert!(readers.read_at_once(&Clock::System, glance).is_ok());
+        let panics = |_: &mut Tx<'_>| -> Result<()> { panic!("in a read") };
+        assert!(matches!(readers.read_at_once(&Clock::System, panics), Ok(Err(_))));
+        assert!(readers.read_at_once(&Clock::System, glance).is_ok(), "the connection is back");
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Group commit: writes that arrive while an fsync runs share the next one.
 //!
 //! One thread owns the writing connection. It takes the first waiting job, opens a transaction,
-//! runs the job and whatever else waits by then (each further one inside its own savepoint), commits
-//! appends to the logs what all of them record, commits once, and only then tells each caller its own
-//! result. A job that fails is undone and harms
-//! nobody; a commit that fails fails every job in it, and nothing of them remains.
+//! runs the job and whatever else waits by then (each further one inside its own savepoint), appends
+//! to the logs what all of them record, commits once, and only then tells each caller its own result.
+//! A job that fails is undone and harms nobody; a commit that fails fails every job in it, and nothing
+//! of them remains.
 //!
 //! Callers that shared one commit tend to come back together. The thread leaves its transaction open a
 //! moment for them, and runs each as it comes: at most as long as the last commit took, and not at all
