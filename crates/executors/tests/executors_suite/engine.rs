@@ -228,3 +228,20 @@ pub(crate) fn refused(result: Result<(), ExecutorError>) -> String {
         other => panic!("not refused: {other:?}"),
     }
 }
+
+/// For engines on which our own script measures.
+pub(crate) fn tells_what_ranks_use(kind: Kind) {
+    let Some(engine) = Engine::of(kind) else { return };
+    let executor = engine.executor();
+    let text = "x=$(head -c 30000000 /dev/zero | tr '\\0' x); until [ $SECONDS -ge 4 ]; do :; done; echo ${#x}";
+    let mut launch = script("busy", text);
+    launch.ranks = ranks(2);
+    executor.launch(&launch).unwrap();
+    let used = || executor.usage(&launch.attempt).unwrap();
+    until("nothing is told", || used().is_some_and(|used| used.memory_bytes > 30_000_000));
+    assert_eq!(ended(&*executor, &launch.attempt).0, End::Succeeded);
+    let used = used().unwrap();
+    // Both were at work nearly all the time, on a machine that may have others to serve.
+    assert!((1.0..20.0).contains(&used.cpu_seconds), "{used:?}");
+    assert!(used.peak_memory_bytes > 30_000_000 && used.memory_bytes == 0, "{used:?}");
+}

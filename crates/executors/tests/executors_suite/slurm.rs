@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use falaj_executors::{End, Executor, Notice, Phase, SlurmExecutor, SlurmSettings};
 
-use crate::engine::{Engine, Kind, ended, find, output, ranks, refused, run, says, script, until};
+use crate::engine::{
+    Engine, Kind, ended, find, output, ranks, refused, run, says, script, tells_what_ranks_use,
+    until,
+};
 
 fn settings() -> SlurmSettings {
     let conf = std::env::var_os("FALAJ_TEST_SLURM_CONF").map(Into::into);
@@ -248,17 +251,5 @@ fn a_slurm_that_does_not_answer_is_away() {
 
 #[test]
 fn what_ranks_use_is_told() {
-    let Some(engine) = Engine::of(Kind::Slurm) else { return };
-    let executor = engine.executor();
-    let text = "x=$(head -c 30000000 /dev/zero | tr '\\0' x); until [ $SECONDS -ge 4 ]; do :; done; echo ${#x}";
-    let mut launch = script("busy", text);
-    launch.ranks = ranks(2);
-    executor.launch(&launch).unwrap();
-    let used = || executor.usage(&launch.attempt).unwrap();
-    until("nothing is told", || used().is_some_and(|used| used.memory_bytes > 30_000_000));
-    assert_eq!(ended(&*executor, &launch.attempt).0, End::Succeeded);
-    let used = used().unwrap();
-    // Both were at work nearly all the time, on a machine that may have others to serve.
-    assert!((1.0..20.0).contains(&used.cpu_seconds), "{used:?}");
-    assert!(used.peak_memory_bytes > 30_000_000 && used.memory_bytes == 0, "{used:?}");
+    tells_what_ranks_use(Kind::Slurm);
 }

@@ -148,8 +148,8 @@ impl World {
     /// transaction that still runs, be it one of the database's own that gathers statistics.
     #[allow(dead_code, reason = "only some of the suites that share this world ask for it")]
     pub(crate) async fn is_settled(&self) {
-        let written = self.db.write(|tx| tx.version()).await.unwrap();
-        while self.db.read(|tx| tx.horizon()).await.unwrap() <= written {
+        let written = self.db.write(|tx: &mut Tx<'_>| tx.version()).await.unwrap();
+        while self.db.read(|tx: &mut Tx<'_>| tx.horizon()).await.unwrap() <= written {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
     }
