@@ -28,6 +28,8 @@ TEST_ENV := FALAJ_BIN=$(DEV_BINARY) FALAJ_TEST_PYTHON=$(CACHE)/venv/bin/python
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# Whoever tries it out waits for the build, not for the last tenth of speed.
+run: export CARGO_PROFILE_RELEASE_LTO ?= off
 run: build ## Build the platform and start it on loopback (DATA=dir LISTEN=addr:port)
 	@install -d -m 0700 "$(DATA)"
 	@scripts/setup engine target/release/falaj "$(DATA)"
@@ -89,7 +91,7 @@ bench: setup ## Measure speed, as ratios within one run
 	@FALAJ_BIN=$(CARGO_TARGET_DIR)/release/falaj $(CARGO_TARGET_DIR)/release/falaj-bench $(ARGS)
 
 crash: setup ## Kill the server and cut its power, CYCLES=1000 times
-	@scripts/stage "build" cargo build --release --locked -p falaj -p falaj-testkit
+	@CARGO_PROFILE_RELEASE_LTO=off scripts/stage "build" cargo build --release --locked -p falaj -p falaj-testkit
 	@FALAJ_BIN=$(CARGO_TARGET_DIR)/release/falaj $(CARGO_TARGET_DIR)/release/falaj-crash \
 		--kill-cycles $(CYCLES) --power-cycles $$(( ($(CYCLES) + $(POWER_EVERY) - 1) / $(POWER_EVERY) )) \
 		--control-cycles 10 --disk-full

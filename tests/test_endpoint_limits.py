@@ -1,5 +1,7 @@
 """How often one may ask an endpoint, how long it keeps what it was asked, and what it runs at all."""
 
+import http.client
+import json
 import threading
 import time
 import uuid
@@ -119,3 +121,55 @@ def test_no_endpoint_runs_a_version_that_is_gone(stage):
         if runs:
             admin.delete(place("fleeting"))
     assert won, "each round had a winner"
+
+
+def raw(server, path, body, headers):
+    """Asked without a library that would tidy the path up."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("POST", path, body, headers)
+    answer = connection.getresponse()
+    told = {name.lower(): value for name, value in answer.getheaders()}
+    for changing in ("date", "x-request-id"):
+        assert told.pop(changing), changing
+    text = answer.read()
+    connection.close()
+    with_id = json.loads(text) if text.startswith(b"{") else text
+    if isinstance(with_id, dict) and "id" in with_id:
+        del with_id["id"]
+    return answer.status, told, with_id
+
+
+def test_a_name_with_something_encoded_is_answered_alike(stage):
+    """One is found without the router and the other by it; both pass the same layers."""
+    server, admin = stage
+    deploy(admin, "turned")
+    admin.created("/v1/tenants", {"name": "elsewhere"})
+    stranger = f"stranger-{uuid.uuid4().hex[:8]}"
+    admin.created("/v1/service-accounts", {"name": stranger, "tenant": "elsewhere"})
+    secret = admin.created("/v1/tokens", {"owner": stranger, "role": "viewer", "tenant": "elsewhere"})["secret"]
+    token = {"Authorization": f"Bearer {server.admin_token()}", "Content-Type": "application/json"}
+    rows = json.dumps(ROWS)
+    many = json.dumps({"inputs": [ROWS["inputs"][0] | {"data": [0.5] * 3_000_000}]})
+    statuses = []
+    for case, (body, headers) in {
+        "an answer": (rows, token),
+        "no token": (rows, {}),
+        "a token of nobody": (rows, {"Authorization": "Bearer flj_nobody"}),
+        "a token of elsewhere": (rows, token | {"Authorization": f"Bearer {secret}"}),
+        "no JSON": ("{", token),
+        "no inputs": ("{}", token),
+        "no body": (None, token),
+        "a foreign host": (rows, token | {"Host": "evil.example"}),
+        "a foreign page": (rows, token | {"Origin": "http://evil.example"}),
+        "too large": (many, token),
+        "packed by nothing known": (rows, token | {"Content-Encoding": "x-unknown"}),
+        "a deadline that is over": (rows, token | {"X-Request-Timeout": "0"}),
+        "a page of text": (rows, token | {"Content-Type": "text/html"}),
+    }.items():
+        for place_of in ("/v2/models/{}/infer", "/t/default/default/v2/models/{}/infer"):
+            for plain, encoded in (("turned", "%74urned"), ("missing", "%6dissing")):
+                short = raw(server, place_of.format(plain), body, headers)
+                routed = raw(server, place_of.format(encoded), body, headers)
+                assert short == routed, f"{case}, {plain}"
+                statuses.append(short[0])
+    assert {200, 400, 401, 404, 413} <= set(statuses) and max(statuses) < 500, sorted(set(statuses))

@@ -18,6 +18,7 @@ mod folder;
 pub mod gpu;
 pub mod kubernetes;
 pub mod local;
+pub mod nursery;
 mod plain;
 mod process;
 pub mod ray;

@@ -5,13 +5,14 @@
 //! - No link is followed, neither the last name of a path nor the folder it lies in.
 //! - Nothing but a plain file is read or written, and opening one never waits: a pipe, a device or a folder
 //!   under the name of a file is no file, and so is one that may not be read or is too long.
-//! - What is written is seen whole, or as it was before, and replaces whatever had that name.
+//! - What is written is seen whole, or as it was before, and replaces whatever had that name. A record that is
+//!   [written over](put_over) may be seen as none for a moment.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -166,11 +167,24 @@ pub(crate) fn put<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
     put_bytes(path, &serde_json::to_vec(record)?, 0o600)
 }
 
-/// Writes a record that must not be there yet; `AlreadyExists` if it is.
-pub(crate) fn put_new<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
+/// Writes a record that must not be there yet; `AlreadyExists` if it is. The file is for [`put_over`].
+pub(crate) fn put_new<T: Serialize>(path: &Path, record: &T) -> io::Result<File> {
     let bytes = serde_json::to_vec(record)?;
     let (folder, name) = parent(path)?;
-    make(&folder, name, 0o600)?.write_all(&bytes)
+    let mut file = make(&folder, name, 0o600)?;
+    file.write_all(&bytes)?;
+    Ok(file)
+}
+
+/// Writes a record in the place of an earlier one, without making another file: for records that are looked
+/// at again. Whoever reads meanwhile may find a torn one, which is none.
+pub(crate) fn put_over<T: Serialize>(file: &File, record: &T) -> io::Result<()> {
+    let bytes = serde_json::to_vec(record)?;
+    file.write_all_at(&bytes, 0)?;
+    if file.metadata()?.len() > bytes.len() as u64 {
+        file.set_len(bytes.len() as u64)?;
+    }
+    Ok(())
 }
 
 /// Writes a record so that it is there after a power cut as well.
@@ -311,6 +325,18 @@ mod tests {
         }
         untouched(folder.path());
         assert!(open_pipe(&folder.path().join("attempt/link")).is_none());
+    }
+
+    #[test]
+    fn a_record_is_written_over_by_longer_and_shorter_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.json");
+        let file = put_new(&path, &1).unwrap();
+        for record in [123_456, 7, 89] {
+            put_over(&file, &record).unwrap();
+            assert_eq!(get::<u32>(&path, RECORD).unwrap(), Some(record));
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
@@ -21,9 +22,12 @@ fn of(pid: Pid, file: &str) -> PathBuf {
 }
 
 /// Which start of the machine this is.
-pub(crate) fn boot() -> String {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    text.trim().to_owned()
+pub(crate) fn boot() -> &'static str {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    BOOT.get_or_init(|| {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        text.trim().to_owned()
+    })
 }
 
 /// The words of `/proc/PID/stat` after the program's name, which may itself hold anything.

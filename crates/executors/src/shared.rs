@@ -13,7 +13,7 @@ use falaj_base::Secret;
 use zeroize::Zeroizing;
 
 use crate::plain;
-use crate::{End, RankEnd, Usage};
+use crate::{End, Launch, RankEnd, Usage};
 
 /// By the engine's script, at the end.
 pub(crate) const EXIT: &str = "exit";
@@ -107,6 +107,40 @@ impl Ending {
             (Some((at, _, _)), Some(told)) if at >= told => End::Stopped,
             (Some((_, rank, how)), _) => End::Failed { rank, how },
         }
+    }
+}
+
+/// Ranks that lie evenly on nodes, one node after the other, as engines are asked for them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Even {
+    pub(crate) nodes: usize,
+    /// Ranks of each.
+    pub(crate) per_node: usize,
+    /// GPUs of each rank.
+    pub(crate) gpus: usize,
+}
+
+impl Even {
+    /// `engine` is what a refusal calls it.
+    pub(crate) fn of(launch: &Launch, engine: &str) -> Result<Self, String> {
+        let mut nodes: Vec<(&str, usize)> = Vec::new();
+        for rank in &launch.ranks {
+            match nodes.last_mut() {
+                Some((node, count)) if *node == rank.node => *count += 1,
+                _ => nodes.push((&rank.node, 1)),
+            }
+        }
+        let per_node = nodes.first().map_or(0, |(_, count)| *count);
+        if nodes.iter().any(|(_, count)| *count != per_node) {
+            return Err(format!(
+                "ranks: on {engine}, each node has equally many, and those of a node stand together"
+            ));
+        }
+        let gpus = launch.ranks.first().map_or(0, |rank| rank.gpus.len());
+        if launch.ranks.iter().any(|rank| rank.gpus.len() != gpus) {
+            return Err(format!("ranks: on {engine}, each has equally many GPUs"));
+        }
+        Ok(Self { nodes: nodes.len(), per_node, gpus })
     }
 }
 

@@ -15,7 +15,7 @@ use falaj_base::{Error, Result};
 
 use crate::value::{Scalar, Value};
 
-/// The longest key, in bytes: a B-tree of long keys is a slow one.
+/// The longest key, in bytes: long ones are slow to compare, and take room.
 pub const MAX_BYTES: usize = 1024;
 
 /// A key as it is stored.

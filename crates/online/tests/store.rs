@@ -7,5 +7,7 @@ mod conformance;
 mod crash;
 #[path = "store/harness.rs"]
 mod harness;
+#[path = "store/old.rs"]
+mod old;
 #[path = "store/redis.rs"]
 mod redis;

@@ -4,6 +4,7 @@ use falaj_base::ByteSize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::version::SourcePattern;
 use crate::webhook::WebhooksConfig;
 
 /// Limits of the registry API. Those that MLflow has itself follow it.
@@ -14,6 +15,9 @@ pub struct RegistryConfig {
     pub max_description: usize,
     /// The longest source or run link of a version, in characters.
     pub max_source: usize,
+    /// A regular expression that the source of every new version must match, such as
+    /// `^mlflow-artifacts:/`. Without one any source is taken that is safe to follow.
+    pub version_sources: Option<SourcePattern>,
     /// The most models in one request of an import, and the most versions, aliases or tags of each.
     pub max_import_batch: usize,
     /// The longest value of a tag, in characters.
@@ -42,6 +46,7 @@ impl Default for RegistryConfig {
         Self {
             max_description: 100_000,
             max_source: 2048,
+            version_sources: None,
             max_import_batch: 10_000,
             max_tag_value: 100_000,
             max_tags: 1000,

@@ -12,6 +12,9 @@ use crate::config::RegistryConfig;
 /// The tag that makes a registered model a prompt.
 pub(crate) const IS_PROMPT: &str = "mlflow.prompt.is_prompt";
 
+/// The tag of a version that holds the text of a prompt.
+const PROMPT_TEXT: &str = "mlflow.prompt.text";
+
 pub(crate) type Tags = Vec<(String, String)>;
 
 impl RegistryConfig {
@@ -34,6 +37,11 @@ impl RegistryConfig {
             return Err(too_long("key", MAX_KEY));
         }
         check_key("key", key)?;
+        if key == PROMPT_TEXT && value.chars().count() > self.max_tag_value {
+            let text =
+                format!("Prompt text exceeds max length of {} characters.", self.max_tag_value);
+            return Err(refused(text).at("value"));
+        }
         check_text("value", value, self.max_tag_value)
     }
 }

@@ -6,7 +6,6 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use axum::Router;
 use falaj_base::{Result, Secret};
 use falaj_features::knowledge::metrics::FreshnessCollector;
 use falaj_features::stream::StreamCollector;
@@ -20,7 +19,7 @@ use prometheus_client::collector::Collector;
 
 use crate::config::Config;
 use crate::data_dir::DataDir;
-use crate::http::{self, App, Description, Drain, Listener, Readiness, Route, Transport};
+use crate::http::{self, App, Description, Doors, Drain, Listener, Readiness, Route, Transport};
 use crate::metrics::Metrics;
 use crate::modules::modules;
 use crate::services::Services;
@@ -80,7 +79,7 @@ pub struct Started {
 pub struct Server {
     started: Started,
     listener: Listener,
-    router: Router,
+    doors: Doors,
     table: Vec<Route>,
     services: Services,
     workers: Vec<Worker>,
@@ -126,7 +125,7 @@ impl Server {
         modules.extend(further(&services));
         modules.push(http::module(readiness, metrics.clone(), description.clone()));
         let workers = modules.iter_mut().flat_map(|module| module.workers.drain(..)).collect();
-        let (router, table) = compose(config, &services, modules, description, &metrics, &drain)?;
+        let (doors, table) = compose(config, &services, modules, description, &metrics, &drain)?;
 
         let listener = Listener::bind(&config.server, &config.limits, transport).await?;
         let started = started(&listener, &data_dir, admin_token)?;
@@ -140,7 +139,7 @@ impl Server {
             patience: config.server.drain_timeout.get(),
             started,
             listener,
-            router,
+            doors,
             table,
             services,
             workers,
@@ -176,7 +175,7 @@ impl Server {
             tracing::info!("stopping");
             self.drain.announce(self.grace).await;
         };
-        tokio::join!(self.listener.serve(self.router, self.drain.clone()), stop);
+        tokio::join!(self.listener.serve(self.doors, self.drain.clone()), stop);
         driver.finish(self.patience).await;
         self.services.flush().await;
         if let Err(error) = self.services.db.scrub().await {
@@ -194,7 +193,7 @@ fn compose(
     description: Description,
     metrics: &Metrics,
     drain: &Drain,
-) -> Result<(Router, Vec<Route>)> {
+) -> Result<(Doors, Vec<Route>)> {
     http::build(App {
         server: &config.server,
         limits: &config.limits,

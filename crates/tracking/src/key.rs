@@ -7,8 +7,12 @@ use std::sync::{PoisonError, RwLock};
 use falaj_base::{Error, Result};
 use falaj_store::db::{Tx, params};
 
+use crate::run::store::id_list;
+
 /// How many names are remembered.
 const REMEMBERED: usize = 200_000;
+/// How many names one statement asks for.
+const NAMES_AT_ONCE: usize = 256;
 
 /// What a name is the name of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -103,11 +107,13 @@ pub(crate) fn names(
     wanted.sort_unstable();
     wanted.dedup();
     let mut names = HashMap::with_capacity(wanted.len());
-    for number in wanted {
-        let row = tx.query_opt("SELECT name FROM tracking_key WHERE no = $1", &params![number])?;
-        if let Some(row) = row {
-            names.insert(number, row.get("name")?);
-        }
+    for some in wanted.chunks(NAMES_AT_ONCE) {
+        let (list, values) = id_list(some);
+        let sql = format!("SELECT no, name FROM tracking_key WHERE no IN ({list})");
+        tx.scan(&sql, &values, |row| {
+            names.insert(row.get("no")?, row.get("name")?);
+            Ok(())
+        })?;
     }
     Ok(names)
 }

@@ -61,7 +61,7 @@ where
 }
 
 /// Lets a success pass only with the action authorised and recorded.
-fn pass(action: &Action, ctx: &Ctx, response: Response) -> Response {
+pub(crate) fn pass(action: &Action, ctx: &Ctx, response: Response) -> Response {
     if !response.status().is_success() || is_grpc_refusal(&response) {
         return refused(action, ctx, response);
     }

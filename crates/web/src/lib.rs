@@ -12,6 +12,7 @@
 //! Not here: sockets, TLS, limits and authentication (`server`).
 
 mod connection;
+mod direct;
 pub mod download;
 mod gate;
 mod handler;
@@ -24,6 +25,7 @@ mod routes;
 pub mod upload;
 
 pub use connection::{ConnectionLife, Lifeline, Stopping};
+pub use direct::Direct;
 pub use handler::handled;
 pub use input::{Input, query};
 pub use module::Module;

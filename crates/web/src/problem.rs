@@ -1,7 +1,9 @@
 //! An error as the caller reads it: RFC 9457 problem JSON, the same shape everywhere.
 
-use axum::Json;
-use axum::response::{IntoResponse, Response};
+use std::fmt;
+
+use axum::body::Body;
+use axum::response::Response;
 use falaj_base::{Code, Error, ErrorKind, code};
 use http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
@@ -29,18 +31,35 @@ pub struct Problem {
     pub field: Option<String>,
 }
 
-impl From<&Error> for Problem {
-    fn from(error: &Error) -> Self {
-        let code = error.code();
-        Self {
-            kind: format!("{PAGES}{}", code.id),
-            title: code.title.to_owned(),
+/// The same, put together without a copy: refusals must stay cheap when there are many.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(rename = "type")]
+    kind: fmt::Arguments<'a>,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    code: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+}
+
+fn shown(error: &Error) -> Vec<u8> {
+    let code = error.code();
+    let mut text = Vec::with_capacity(256);
+    // Writing into a vector does not fail, and none of this refuses to be written.
+    let _ = serde_json::to_writer(
+        &mut text,
+        &Shown {
+            kind: format_args!("{PAGES}{}", code.id),
+            title: code.title,
             status: http_status(code.kind).as_u16(),
-            detail: error.message().to_owned(),
-            code: code.id.to_owned(),
-            field: error.field().map(str::to_owned),
-        }
-    }
+            detail: error.message(),
+            code: code.id,
+            field: error.field(),
+        },
+    );
+    text
 }
 
 /// Beside an error reply: what it says, for a layer that must say it in another protocol's words.
@@ -103,7 +122,8 @@ pub fn problem_response(error: &Error) -> Response {
     }
     let status = http_status(error.kind());
     let told = Told { code: error.code(), message: error.message().to_owned() };
-    let mut response = (status, Json(Problem::from(error))).into_response();
+    let mut response = Response::new(Body::from(shown(error)));
+    *response.status_mut() = status;
     response.extensions_mut().insert(told);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

@@ -10,6 +10,7 @@ use http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 
+use crate::direct::Direct;
 use crate::gate::Guard;
 use crate::handler::handled;
 use crate::input::{Input, absent};
@@ -28,6 +29,8 @@ pub struct Endpoint {
     pub large: bool,
     pub(crate) doc: DocSource,
     pub handler: MethodRouter,
+    /// The short way to the same, if it has one.
+    pub direct: Option<Direct>,
 }
 
 impl Endpoint {
@@ -241,6 +244,7 @@ impl<S: Send + Sync + 'static> Routes<S> {
             large: false,
             doc,
             handler,
+            direct: None,
         });
         self
     }
@@ -260,7 +264,8 @@ fn guarded(
     handler: MethodRouter,
 ) -> Endpoint {
     let handler = handler.layer(Guard(action));
-    Endpoint { method, path, action: Some(action), summary, large: false, doc, handler }
+    let (action, direct) = (Some(action), None);
+    Endpoint { method, path, action, summary, large: false, doc, handler, direct }
 }
 
 /// The context that the authentication layer put into the request.

@@ -224,3 +224,12 @@ def paging(s):
     s.post("experiments/search", body | {"max_results": 6}, "exactly all")
     s.get("experiments/search", {"filter": body["filter"], "max_results": 2, "order_by": ["name"], "view_type": "ALL"})
     s.get("experiments/search", {"filter": f"experiment_id = '{ids[1]}'", "max_results": "5"}, "one")
+
+
+@scenario
+def location_with_a_query(s):
+    """What is below such a location comes before the query."""
+    made = s.post("experiments/create", {"name": s.unique("q"), "artifact_location": "s3://bucket/a/?region=r&b=c"})
+    run = s.start(made["experiment_id"])
+    s.get("runs/get", {"run_id": run})
+    s.post("logged-models", {"experiment_id": made["experiment_id"], "name": "m"})

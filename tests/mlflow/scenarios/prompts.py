@@ -17,6 +17,7 @@ def prompts(s):
         s.post("model-versions/create", {"name": prompt, "source": "dummy-source", "description": "why", "tags": [IS_PROMPT, {"key": "mlflow.prompt.text", "value": text}]}, text)
     s.post("model-versions/create", {"name": prompt, "source": "/etc/passwd", "tags": [IS_PROMPT]}, "a path as source")
     s.post("model-versions/create", {"name": model, "source": "dummy-source"}, "a model like a prompt")
+    s.post("model-versions/create", {"name": prompt, "source": "dummy-source", "tags": [IS_PROMPT, {"key": "mlflow.prompt.text", "value": "x" * 100_001}]}, "too long a text")
     s.post("registered-models/alias", {"name": prompt, "alias": "live", "version": "1"})
     s.get("registered-models/alias", {"name": prompt, "alias": "live"})
     s.get("model-versions/get", {"name": prompt, "version": "2"})

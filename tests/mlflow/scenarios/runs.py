@@ -205,3 +205,23 @@ def log_model(s):
     s.post("runs/log-model", {"run_id": run}, "nothing")
     s.post("runs/log-model", {"run_id": UNKNOWN, "model_json": "{}"}, "unknown run")
     s.get("runs/get", {"run_id": run})
+
+
+@scenario
+def batch_refusals(s):
+    """A refusal says which entry of which list it is about, also where there is only one."""
+    run = s.start(s.experiment())
+    metric = {"key": "m", "value": 1, "timestamp": 1}
+    for label, body in {
+        "one metric": {"metrics": [metric | {"key": "../m"}]},
+        "second metric": {"metrics": [metric, metric | {"key": "a//b"}]},
+        "time of a metric": {"metrics": [metric | {"timestamp": -1}]},
+        "one param": {"params": [{"key": "../p", "value": "v"}]},
+        "second param": {"params": [{"key": "p", "value": "v"}, {"key": "p*", "value": "v"}]},
+        "one tag": {"tags": [{"key": "../t", "value": "v"}]},
+        "second tag": {"tags": [{"key": "t", "value": "v"}, {"key": "t*", "value": "v"}]},
+    }.items():
+        s.post("runs/log-batch", {"run_id": run} | body, label)
+    s.post("runs/log-parameter", {"run_id": run, "key": "../p", "value": "v"}, "alone")
+    s.post("runs/set-tag", {"run_id": run, "key": "../t", "value": "v"}, "alone")
+    s.get("runs/get", {"run_id": run})

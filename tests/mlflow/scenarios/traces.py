@@ -1,6 +1,7 @@
 """Traces: started over REST, sent over OTLP, tagged, assessed, searched, deleted."""
 
 import hashlib
+import json
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -9,6 +10,8 @@ from recorder import scenario
 
 V3 = "/api/3.0/mlflow/traces"
 UNKNOWN = "tr-" + "0" * 32
+# Where a span is, and what it cost by a list of prices.
+UNTOLD = {"mlflow.traceRequestId", "mlflow.experimentId", "mlflow.llm.cost"}
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 
 
@@ -142,3 +145,86 @@ def otlp(s):
     s.send("POST", "/v1/traces", "not protobuf", data=b"\xff\xff\xff", headers=PROTOBUF | where)
     s.send("POST", "/v1/traces", "no type", data=body, headers={"Content-Type": "text/plain"} | where)
     s.send("POST", "/v1/traces", "empty", data=b"", headers=PROTOBUF | where)
+
+
+def message(text):
+    return f'[{{"role": "user", "content": "{text}"}}]'
+
+
+# How other libraries write what MLflow keeps under names of its own: attributes, and events.
+LIBRARIES = {
+    "openinference": ({"openinference.span.kind": "LLM", "input.value": "hi", "output.value": '{"a": 1}', "llm.model_name": "m", "llm.token_count.prompt": 1, "llm.token_count.completion": 2}, []),
+    "genai": ({"gen_ai.operation.name": "chat", "gen_ai.request.model": "m", "gen_ai.provider.name": "acme", "gen_ai.usage.input_tokens": 1, "gen_ai.usage.output_tokens": 2,
+               "gen_ai.usage.cache_read.input_tokens": 3, "gen_ai.input.messages": message("hi"), "gen_ai.output.messages": message("ho"), "gen_ai.tool.definitions": '[{"name": "f"}]'}, []),
+    "genai model only": ({"gen_ai.request.model": "m"}, []),
+    "empty": ({"openinference.span.kind": "UNKNOWN", "input.value": "{}", "langfuse.observation.input": "x", "output.value": "null"}, []),
+    "traceloop": ({"traceloop.span.kind": "task", "gen_ai.prompt.0.content": "hi", "gen_ai.completion.0.content": "ho", "llm.usage.total_tokens": 7, "gen_ai.system": "acme"}, []),
+    "traceloop calls": ({"traceloop.span.kind": "tool", "gen_ai.completion.0.tool_calls.0.arguments": '{"a": 1}'}, []),
+    "gemini": ({"gen_ai.agent.name": "gemini-cli", "gen_ai.operation.name": "llm_call", "gen_ai.input.messages": '[{"role": "user", "parts": [{"text": "hi"}]}]',
+                "gen_ai.output.messages": '[{"role": "model", "parts": [{"text": "h"}]}, {"role": "model", "parts": [{"text": "o"}]}]'}, []),
+    "gemini system": ({"gen_ai.agent.name": "gemini-cli", "gen_ai.operation.name": "system_prompt", "gen_ai.input.messages": '[{"role": "user", "parts": [{"text": "be"}]}]'}, []),
+    "gemini text": ({"gen_ai.agent.name": "gemini-cli", "gen_ai.operation.name": "user_prompt", "gen_ai.input.messages": "hi"}, []),
+    "claude request": ({"span.type": "claude_code.llm_request", "input_tokens": 1, "output_tokens": 2, "cache_read_tokens": 3, "cache_creation_tokens": 4, "new_context": "hi", "response.model_output": "<REDACTED>"}, []),
+    "claude interaction": ({"span.type": "interaction", "user_prompt": "<REDACTED>", "new_context": "hi"}, []),
+    "claude tool": ({"span.type": "claude_code.tool", "full_command": "ls", "file_path": "<REDACTED>"}, [("tool.output", {"output": "<REDACTED>", "content": "a b"})]),
+    "spring": ({"gen_ai.operation.name": "chat"}, [("gen_ai.content.prompt", {"gen_ai.prompt": "hi"}), ("gen_ai.content.completion", {"gen_ai.completion": "ho"})]),
+    "genai events": ({"gen_ai.operation.name": "chat"}, [("gen_ai.system.message", {"content": "be"}), ("gen_ai.user.message", {"content": "hi"}), ("gen_ai.choice", {"content": "ho"})]),
+    "adk": ({"gcp.vertex.agent.llm_request": "{}", "gcp.vertex.agent.tool_call_args": '{"a": 1}', "gcp.vertex.agent.tool_response": '{"b": 2}'}, []),
+    "vercel": ({"ai.operationId": "ai.generateText", "ai.prompt": '{"prompt": "hi"}', "ai.response.text": "ho"}, []),
+    "vercel call": ({"ai.operationId": "ai.generateText.doGenerate", "ai.prompt.messages": message("hi"), "ai.prompt.toolChoice": '{"type": "auto"}', "ai.response.text": "ho", "ai.response.model": "m"}, []),
+    "vercel embedding": ({"ai.operationId": "ai.embed", "ai.value": "hi", "ai.embedding": "[0.5, 1.5]"}, []),
+    "voltagent": ({"entity.type": "agent", "voltagent.operation_id": "1", "agent.messages": message("hi"), "output": "ho", "usage.prompt_tokens": 1, "usage.completion_tokens": 2, "usage.total_tokens": 3}, []),
+    "voltagent child": ({"entity.type": "agent", "span.type": "memory", "input": "hi"}, []),
+    "livekit": ({"lk.agent_name": "a", "lk.user_input": "hi", "lk.response.text": "ho"}, []),
+    "livekit tool": ({"lk.function_tool.name": "f", "lk.room_name": "r"}, []),
+    "livekit speech": ({"lk.input_text": "hi"}, []),
+    "laminar": ({"lmnr.span.type": "EXECUTOR", "lmnr.span.input": message("hi"), "lmnr.span.output": "ho", "gen_ai.system": "acme", "gen_ai.response.model": "m"}, []),
+    "langfuse": ({"langfuse.observation.type": "generation", "langfuse.observation.input": '{"args": [2, 3]}', "langfuse.observation.output": "5"}, []),
+    "langfuse span": ({"langfuse.observation.type": "span"}, []),
+    "own inputs": ({"mlflow.spanInputs": '{"model": "m"}', "input.value": "other"}, []),
+    "nobody": ({"http.method": "GET"}, []),
+}
+
+
+def any_value(value):
+    return AnyValue(int_value=value) if isinstance(value, int) else AnyValue(string_value=value)
+
+
+def pairs(attributes):
+    return [KeyValue(key=key, value=any_value(value)) for key, value in attributes.items()]
+
+
+def decoded(value):
+    """An attribute as a client reads it, whether its JSON is a text or not."""
+    (kind, inside), = value.items() or [(None, None)]
+    if kind == "array_value":
+        return [decoded(item) for item in inside.get("values", [])]
+    if kind == "kvlist_value":
+        return {pair["key"]: decoded(pair["value"]) for pair in inside.get("values", [])}
+    if kind == "int_value":
+        return int(inside)
+    if kind == "string_value":
+        try:
+            return json.loads(inside)
+        except ValueError:
+            return inside
+    return inside
+
+
+@scenario
+def other_libraries(s):
+    experiment = s.experiment()
+    where = {"x-mlflow-experiment-id": experiment}
+    for name, (attributes, events) in LIBRARIES.items():
+        request = ExportTraceServiceRequest()
+        id = hashlib.md5(s.unique(name).encode()).digest()
+        span = request.resource_spans.add().scope_spans.add().spans.add(
+            trace_id=id, span_id=b"\0" * 7 + b"\1", name="work", start_time_unix_nano=978307200_000_000_000, end_time_unix_nano=978307201_000_000_000)
+        span.attributes.extend(pairs(attributes))
+        for title, said in events:
+            span.events.add(name=title, time_unix_nano=978307200_500_000_000).attributes.extend(pairs(said))
+        s.send("POST", "/v1/traces", name, data=request.SerializeToString(), headers=PROTOBUF | where).body = "<accepted>"
+        got = s.send("GET", f"{V3}/get", name, params={"trace_id": "tr-" + id.hex()})
+        if got.status == 200:
+            kept = got.body["trace"]["spans"][0]["attributes"]
+            got.body = {pair["key"]: decoded(pair["value"]) for pair in kept if pair["key"].startswith("mlflow.") and pair["key"] not in UNTOLD}

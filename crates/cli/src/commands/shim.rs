@@ -1,17 +1,21 @@
-//! `falaj shim FOLDER`: the process that watches one attempt of a training job on this machine.
+//! `falaj nursery` and `falaj shim FOLDER`: the processes that start and watch attempts of training jobs on
+//! this machine.
 //!
-//! Nobody types it: the server starts one for each attempt. It is found before the command line is
-//! read, because reading that, with all its commands, takes longer than a short job does.
+//! Nobody types them: the server starts a nursery, which forks a shim for each attempt. They are found before
+//! the command line is read, because reading that, with all its commands, takes longer than a short job does,
+//! and makes threads and memory that shims would have to carry.
 
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Runs the shim if that is what this process was started for.
+/// Runs the nursery or a shim if that is what this process was started for.
 pub(crate) fn asked() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next()? != "shim" {
-        return None;
+    let word = arguments.next()?;
+    match (word.to_str()?, arguments.next(), arguments.next()) {
+        ("nursery", None, None) => Some(falaj_executors::nursery::main()),
+        // So started by a server of an earlier release, whose file has been replaced while it runs.
+        ("shim", Some(folder), None) => Some(falaj_executors::shim::main(Path::new(&folder))),
+        _ => None,
     }
-    let folder = arguments.next().filter(|_| arguments.len() == 0)?;
-    Some(falaj_executors::shim::main(Path::new(&folder)))
 }

@@ -14,7 +14,8 @@ use zeroize::Zeroizing;
 
 use super::names;
 use super::settings::KubernetesSettings;
-use crate::shared::quoted;
+use crate::shared::{Even, LONGEST_GANG_GRACE, quoted};
+use crate::shim::millis;
 use crate::{Launch, RankPlace, check};
 
 const RUN: &str = include_str!("run.sh");
@@ -38,32 +39,12 @@ pub(super) struct Kept {
 impl Kept {
     /// Pods of a job are alike, so nodes must be.
     pub(super) fn of(launch: &Launch) -> Result<Self, String> {
-        let mut nodes: Vec<(&str, usize)> = Vec::new();
-        for rank in &launch.ranks {
-            match nodes.last_mut() {
-                Some((node, count)) if *node == rank.node => *count += 1,
-                _ => nodes.push((&rank.node, 1)),
-            }
-        }
-        let per_node = nodes.first().map_or(0, |(_, count)| *count);
-        if nodes.iter().any(|(_, count)| *count != per_node) {
-            return Err(
-                "ranks: on Kubernetes, each node has equally many, and those of a node stand \
-                        together"
-                    .to_owned(),
-            );
-        }
-        let gpus = launch.ranks.first().map_or(0, |rank| rank.gpus.len());
-        if launch.ranks.iter().any(|rank| rank.gpus.len() != gpus) {
-            return Err("ranks: on Kubernetes, each has equally many GPUs".to_owned());
-        }
-        let millis =
-            |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let Even { nodes, per_node, .. } = Even::of(launch, "Kubernetes")?;
         Ok(Self {
-            nodes: nodes.len(),
+            nodes,
             per_node,
             grace_ms: millis(launch.grace),
-            gang_grace_ms: millis(launch.gang_grace.min(crate::shared::LONGEST_GANG_GRACE)),
+            gang_grace_ms: millis(launch.gang_grace.min(LONGEST_GANG_GRACE)),
             time_ms: launch.limits.time.map(millis),
         })
     }

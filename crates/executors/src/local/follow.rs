@@ -5,7 +5,6 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,8 +30,6 @@ struct Known {
     ended: HashMap<AttemptId, Observed>,
     /// Attempts whose shim is gone and of which processes are left that the kernel does not let go of.
     stuck: HashSet<AttemptId>,
-    /// Shims that this process started; they stay zombies until they are waited for.
-    children: Vec<Child>,
 }
 
 #[derive(Debug)]
@@ -54,30 +51,21 @@ impl Followed {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn add_child(&self, attempt: &AttemptId, child: Child) {
-        if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-            self.add(attempt, pid, None, |_| true);
-        }
-        self.known().children.push(child);
-    }
-
     /// Follows a shim that another process started.
     pub(super) fn adopt(&self, attempt: &AttemptId, state: &State) {
         if state.boot != process::boot() {
             return;
         }
-        if let Some(pid) = Pid::from_raw(state.shim) {
-            let same = |pid| process::start_time(pid) == Some(state.shim_start);
-            self.add(attempt, pid, Some(state.clone()), same);
+        let Some(pid) = Pid::from_raw(state.shim) else { return };
+        let Ok(shim) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+        // Asked once the descriptor is held: from then on the id belongs to nobody else.
+        if process::start_time(pid) == Some(state.shim_start) {
+            self.add(attempt, shim, Some(state.clone()));
         }
     }
 
-    /// `same` is asked once the descriptor is held: from then on the id belongs to nobody else.
-    fn add(&self, attempt: &AttemptId, pid: Pid, state: Option<State>, same: impl Fn(Pid) -> bool) {
-        let Ok(shim) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-        if !same(pid) {
-            return;
-        }
+    /// Follows a shim by its descriptor.
+    pub(super) fn add(&self, attempt: &AttemptId, shim: OwnedFd, state: Option<State>) {
         let mut known = self.known();
         // Whoever looked in the meantime has found its end, and nobody looks whether it lives any more.
         if known.ended.contains_key(attempt) {
@@ -157,11 +145,6 @@ impl Followed {
         self.known().stuck.contains(attempt)
     }
 
-    /// Waits for the shims that this process started and that are gone.
-    pub(super) fn reap(&self) {
-        self.known().children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-    }
-
     pub(super) fn wait(&self, at_most: Duration) {
         let mut events = Vec::with_capacity(1);
         // Waits are short; what cannot be told to the kernel is an hour.
@@ -199,8 +182,12 @@ mod tests {
         }
     }
 
-    fn short() -> Child {
-        Command::new("true").spawn().unwrap()
+    /// A process that has ended.
+    fn short() -> OwnedFd {
+        let mut child = Command::new("true").spawn().unwrap();
+        let shim = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+        child.wait().unwrap();
+        shim
     }
 
     /// Whether a wait is a wait: nothing that is known to have ended wakes it.
@@ -215,7 +202,7 @@ mod tests {
         let followed = Followed::new().unwrap();
         let attempt = AttemptId::new("job-1").unwrap();
         followed.end(&ended(&attempt));
-        followed.add_child(&attempt, short());
+        followed.add(&attempt, short(), None);
         assert!(waits(&followed));
         assert!(followed.known().alive.is_empty());
     }
@@ -225,7 +212,7 @@ mod tests {
         let attempt = AttemptId::new("job-1").unwrap();
         for forgotten in [false, true] {
             let followed = Followed::new().unwrap();
-            followed.add_child(&attempt, short());
+            followed.add(&attempt, short(), None);
             followed.wait(Duration::from_secs(10));
             assert!(!waits(&followed), "its end is not noticed");
             if forgotten {

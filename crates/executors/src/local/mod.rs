@@ -1,4 +1,5 @@
-//! Processes of this machine, each attempt under a [shim](crate::shim) of its own.
+//! Processes of this machine, each attempt under a [shim](crate::shim) of its own, all shims from one
+//! [nursery](crate::nursery).
 //!
 //! Must hold:
 //! - The lock of an attempt is taken before its shim is started and handed to it: there is no moment at
@@ -9,6 +10,7 @@
 
 mod bury;
 mod follow;
+mod nursery;
 mod stacks;
 mod start;
 
@@ -30,6 +32,7 @@ use crate::shim::record::{
 };
 use crate::{check, process, shim};
 use follow::Followed;
+use nursery::Nursery;
 use start::Lock;
 
 /// Bytes of output that are kept for each rank, unless [`LocalExecutor::keep_output`] says otherwise.
@@ -44,7 +47,7 @@ const CLEAR: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct LocalExecutor {
     folder: Folder,
-    shim: PathBuf,
+    nursery: Nursery,
     plan: Plan,
     log_limit: u64,
     followed: Followed,
@@ -58,12 +61,14 @@ enum Found {
 }
 
 impl LocalExecutor {
-    /// Keeps attempts in `folder`, and starts their shims as `shim_program shim FOLDER`.
-    pub fn new(folder: impl AsRef<Path>, shim_program: PathBuf) -> Result<Self, ExecutorError> {
+    /// Keeps attempts in `folder`, and has their shims forked by `program nursery`, which is started when the
+    /// first one is launched.
+    pub fn new(folder: impl AsRef<Path>, program: PathBuf) -> Result<Self, ExecutorError> {
         let folder = Folder::open(folder.as_ref())?;
         let followed = Followed::new().map_err(|error| ExecutorError::Away(error.to_string()))?;
         let plan = Plan::find();
-        Ok(Self { folder, shim: shim_program, plan, log_limit: LOG_LIMIT, followed })
+        let nursery = Nursery::new(program);
+        Ok(Self { folder, nursery, plan, log_limit: LOG_LIMIT, followed })
     }
 
     /// Keeps this many bytes of each rank's output: its beginning and its latest part.
@@ -107,16 +112,18 @@ impl LocalExecutor {
 
     fn start(&self, launch: &Launch, lock: Lock) -> Result<(), ExecutorError> {
         let folder = self.folder.of(&launch.attempt);
-        match start::shim(&self.shim, &folder, &launch.secrets, lock) {
-            Ok(child) => {
-                self.followed.add_child(&launch.attempt, child);
+        match start::shim(&self.nursery, &folder, &launch.secrets, lock) {
+            Ok(shim) => {
+                if let Some(shim) = shim {
+                    self.followed.add(&launch.attempt, shim, None);
+                }
                 Ok(())
             }
             Err((error, lock)) => {
                 // Nothing was started, and the lock is still held: as if it had never been claimed.
                 let _ = self.folder.remove(&launch.attempt);
                 drop(lock);
-                Err(ExecutorError::Away(format!("{}: {error}", self.shim.display())))
+                Err(ExecutorError::Away(format!("{}: {error}", self.nursery.program().display())))
             }
         }
     }
@@ -240,7 +247,6 @@ impl Executor for LocalExecutor {
     }
 
     fn observe(&self) -> Result<Vec<Observed>, ExecutorError> {
-        self.followed.reap();
         let mut found = Vec::new();
         for attempt in self.folder.attempts()? {
             match self.observed(&attempt) {

@@ -1,33 +1,20 @@
-//! Starting a shim: its lock, its folder, its secrets, its environment.
+//! Starting a shim: its lock, its folder, its secrets.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
 use falaj_base::Secret;
 use rustix::fs::{CWD, FileType, FlockOperation, MemfdFlags, Mode, flock, memfd_create, mknodat};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
+use super::nursery::Nursery;
 use crate::plain;
 use crate::shim::record::{CONTROL, Kept, LAUNCH, SHIM};
-
-/// What a job sees of the server's environment. The rest may hold the server's own secrets.
-const HANDED_ON: [&str; 10] = [
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "TMPDIR",
-    "LD_LIBRARY_PATH",
-];
 
 /// Whether a launch of an attempt was ever done.
 pub(super) fn was_launched(folder: &Path) -> bool {
@@ -71,34 +58,18 @@ pub(super) fn fill(folder: &Path, kept: &Kept) -> io::Result<Lock> {
 
 /// Starts the shim of an attempt, which from now on holds the lock; gives it back if it cannot.
 pub(super) fn shim(
-    program: &Path,
+    nursery: &Nursery,
     folder: &Path,
     secrets: &BTreeMap<String, Secret>,
     lock: Lock,
-) -> Result<Child, (io::Error, Lock)> {
-    let prepare = || -> io::Result<(File, File, File)> {
-        Ok((in_memory(secrets)?, lock.0.try_clone()?, lock.0.try_clone()?))
-    };
-    let (secrets, held, log) = match prepare() {
-        Ok(files) => files,
-        Err(error) => return Err((error, lock)),
-    };
-    let handed_on = HANDED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
-    let started = Command::new(program)
-        .arg("shim")
-        .arg(folder)
-        .env_clear()
-        .envs(handed_on)
-        .current_dir("/")
-        .stdin(Stdio::from(secrets))
-        .stdout(Stdio::from(held))
-        .stderr(Stdio::from(log))
-        .spawn();
+) -> Result<Option<OwnedFd>, (io::Error, Lock)> {
+    let started = in_memory(secrets)
+        .and_then(|secrets| nursery.shim(folder, secrets.as_fd(), lock.0.as_fd()));
     match started {
-        Ok(child) => {
+        Ok(shim) => {
             // If this fails, and the shim too, the attempt was never launched; if not, nobody looks.
             let _ = (&lock.0).write_all(b"launched\n");
-            Ok(child)
+            Ok(shim)
         }
         Err(error) => Err((error, lock)),
     }

@@ -1,7 +1,7 @@
 //! The shim: one small process for each attempt, which stands between its ranks and everything else.
 //!
-//! The server starts it as `falaj shim FOLDER` and may die at any moment after that. The shim starts the
-//! ranks, watches them, keeps their limits and writes down how they ended.
+//! The [nursery](crate::nursery) of a server forks it, and both may die at any moment after that. The shim
+//! starts the ranks, watches them, keeps their limits and writes down how they ended.
 //!
 //! Must hold:
 //! - It holds the attempt's lock (its standard output *is* the locked file, since before it was started) as
@@ -128,7 +128,11 @@ fn secrets() -> io::Result<BTreeMap<String, Secret>> {
 /// Milliseconds since 1970.
 pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    millis(since)
+}
+
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 struct Attempt<'a> {
@@ -151,7 +155,7 @@ impl<'a> Attempt<'a> {
         let state = State {
             shim: own.as_raw_nonzero().get(),
             shim_start: process::start_time(own).unwrap_or_default(),
-            boot: process::boot(),
+            boot: process::boot().to_owned(),
             started: None,
             ranks: Vec::new(),
             isolation: if groups.is_empty() { Plan::None.name() } else { kept.plan.name() }
@@ -167,10 +171,10 @@ impl<'a> Attempt<'a> {
             .collect::<io::Result<Vec<_>>>()?;
         // Its being there says that nothing may be started again; what it says is not needed yet. Should
         // there ever be two shims, one of them makes it, and the other one goes.
-        match plain::put_new(&self.folder.join(STATE), &self.state) {
+        let kept = match plain::put_new(&self.folder.join(STATE), &self.state) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
             other => other?,
-        }
+        };
         let begun = Instant::now();
         let started = self.start(&secrets, &logs);
         drop(secrets);
@@ -179,9 +183,9 @@ impl<'a> Attempt<'a> {
             rank.as_ref().map_or(0, |pid: &Pid| pid.as_raw_nonzero().get())
         };
         self.state.ranks = started.iter().map(id).collect();
-        plain::put(&self.folder.join(STATE), &self.state)?;
+        plain::put_over(&kept, &self.state)?;
+        drop(kept);
 
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let rules = Rules {
             grace: self.kept.grace_ms,
             gang_grace: self.kept.gang_grace_ms,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::millis;
 use crate::cgroup::Plan;
 use crate::{AttemptId, End, Launch, Limits, RankEnd, Usage};
 
@@ -53,8 +54,6 @@ pub(crate) struct KeptRank {
 
 impl Kept {
     pub(crate) fn of(launch: &Launch, log_limit: u64, plan: Plan) -> Self {
-        let millis =
-            |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let rank = |rank: &crate::RankPlace| KeptRank {
             gpus: launch.seen_by(rank),
             env: rank.env.clone(),

@@ -13,7 +13,7 @@ use rustix::process::{
 
 use super::gang::{Gang, Order};
 use super::record::{TOLD_CHECKPOINT, TOLD_KILL, TOLD_STOP};
-use super::{logs, tree};
+use super::{logs, millis, tree};
 use crate::{Notice, RankEnd};
 
 /// How often long outputs and orphans are looked at.
@@ -53,7 +53,7 @@ impl Watch {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+        millis(self.begun.elapsed())
     }
 
     /// Takes what was started in, and what was said before anybody listened.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::Launch;
-use crate::shared::{LONGEST_GANG_GRACE, quoted, variables};
+use crate::shared::{Even, LONGEST_GANG_GRACE, quoted, variables};
 
 use super::SlurmSettings;
 
@@ -35,32 +35,15 @@ pub(super) struct Shape {
 impl Shape {
     /// Slurm is asked for equal nodes, filled one after the other.
     pub(super) fn of(launch: &Launch) -> Result<Self, String> {
-        let mut nodes: Vec<(&str, usize)> = Vec::new();
-        for rank in &launch.ranks {
-            match nodes.last_mut() {
-                Some((node, count)) if *node == rank.node => *count += 1,
-                _ => nodes.push((&rank.node, 1)),
-            }
-        }
-        let refuse = |what: &str| Err(format!("ranks: {what}"));
-        let per_node = nodes.first().map_or(0, |(_, count)| *count);
-        if nodes.iter().any(|(_, count)| *count != per_node) {
-            return refuse(
-                "on Slurm, each node has equally many, and those of a node stand together",
-            );
-        }
-        let gpus = launch.ranks.first().map_or(0, |rank| rank.gpus.len());
-        if launch.ranks.iter().any(|rank| rank.gpus.len() != gpus) {
-            return refuse("on Slurm, each has equally many GPUs");
-        }
+        let Even { nodes, per_node, gpus } = Even::of(launch, "Slurm")?;
         if !launch.shares_gpus {
-            return Ok(Self { nodes: nodes.len(), per_node, gpus, each: gpus * per_node });
+            return Ok(Self { nodes, per_node, gpus, each: gpus * per_node });
         }
         let each = launch.ranks.first().map_or(0, |rank| launch.seen_by(rank).len());
         if launch.ranks.iter().any(|rank| launch.seen_by(rank).len() != each) {
-            return refuse("on Slurm, each node has equally many GPUs");
+            return Err("ranks: on Slurm, each node has equally many GPUs".to_owned());
         }
-        Ok(Self { nodes: nodes.len(), per_node, gpus: 0, each })
+        Ok(Self { nodes, per_node, gpus: 0, each })
     }
 }
 

@@ -334,11 +334,8 @@ fn many_at_once() {
         assert_eq!(ended(&executor, &launch.attempt).0, wanted);
     }
     // Nothing of them is left, not even what nobody has waited for.
-    until("zombies", || {
-        executor.observe().unwrap();
-        let children = format!("/proc/self/task/{}/children", std::process::id());
-        fs::read_to_string(children).unwrap_or_default().is_empty()
-    });
+    let nursery = crate::nursery::nursery_of(rustix::process::getpid()).unwrap();
+    until("zombies", || crate::nursery::children(nursery).is_empty());
     assert!(
         find(&executor, &launches[0].attempt).is_some_and(|o| matches!(o.phase, Phase::Ended(_)))
     );

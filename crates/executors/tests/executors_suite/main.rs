@@ -14,6 +14,7 @@ mod engine;
 mod front;
 mod kubernetes;
 mod local;
+mod nursery;
 mod ray;
 mod slurm;
 mod tape;

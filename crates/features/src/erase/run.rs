@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_select::filter::filter_record_batch;
 use bytes::Bytes;
@@ -32,9 +32,8 @@ const EVERY: Duration = Duration::from_secs(30);
 const ROWS: usize = 65_536;
 /// How often something is tried that others change meanwhile.
 const TRIES: usize = 10;
-/// How long others are waited for that write to the log, and how often they are looked at.
+/// How long others are waited for that write to the log.
 const PATIENCE: Duration = Duration::from_secs(10);
-const SOON: Duration = Duration::from_millis(50);
 
 pub(crate) fn worker(features: &Features) -> Worker {
     let features = features.clone();
@@ -103,16 +102,11 @@ impl Features {
     /// Waits until nothing that began before now is still being written: on PostgreSQL the log is
     /// only read as far as that, and pushes behind it would be left as they are.
     async fn all_before_committed(&self) -> Result<()> {
-        let now = self.db().write(|tx: &mut Tx<'_>| tx.version()).await?;
-        let until = Instant::now() + PATIENCE;
-        while self.db().read(|tx: &mut Tx<'_>| tx.horizon()).await? <= now {
-            if Instant::now() >= until {
-                let text = "others are still writing; the erasure is done as soon as they have";
-                return Err(Error::new(&code::UNAVAILABLE, text).retry_after(EVERY));
-            }
-            tokio::time::sleep(SOON).await;
+        if self.db().settled(PATIENCE).await? {
+            return Ok(());
         }
-        Ok(())
+        let text = "others are still writing; the erasure is done as soon as they have";
+        Err(Error::new(&code::UNAVAILABLE, text).retry_after(EVERY))
     }
 
     /// Drops the statistics of views that have the entity; tells how many. They are counted anew when

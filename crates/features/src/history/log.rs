@@ -237,6 +237,17 @@ fn page(
     rows.iter().map(read).collect()
 }
 
+/// The places after this one, so many at most, as far as [`read_since`] goes.
+pub(crate) fn places_since(tx: &mut Tx<'_>, after: Position, most: usize) -> Result<Vec<Position>> {
+    let horizon = tx.horizon()?;
+    let rows = tx.query(
+        "SELECT tx, seq FROM feature_log WHERE (tx, seq) > ($1, $2) AND tx < $3
+         ORDER BY tx, seq LIMIT $4",
+        &params![after.tx, after.seq, horizon, most],
+    )?;
+    rows.iter().map(position).collect()
+}
+
 /// The last place that is settled; everything up to it can be read.
 pub fn end(tx: &mut Tx<'_>) -> Result<Position> {
     let horizon = tx.horizon()?;

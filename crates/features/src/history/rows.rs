@@ -1,8 +1,9 @@
 //! Rows on their way into a view's history: checked, and written as they are kept.
 
 use arrow_array::{Array, BooleanArray, RecordBatch};
+use arrow_ipc::MetadataVersion;
 use arrow_ipc::reader::StreamReader;
-use arrow_ipc::writer::StreamWriter;
+use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use arrow_select::filter::filter_record_batch;
 use falaj_base::{ByteSize, Error, Result, code};
 
@@ -91,8 +92,12 @@ pub(super) fn filtered(batch: &RecordBatch, keep: &BooleanArray) -> Result<Optio
 /// A batch as a stream of Arrow's own format, which outlives versions of this program.
 pub(super) fn encode(batch: &RecordBatch) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let mut writer =
-        StreamWriter::try_new(&mut bytes, batch.schema_ref()).map_err(Error::internal)?;
+    // A push is often one row of many columns: with room for 64 bytes in each, as is usual, most of what
+    // is written would be padding.
+    let options =
+        IpcWriteOptions::try_new(8, false, MetadataVersion::V5).map_err(Error::internal)?;
+    let mut writer = StreamWriter::try_new_with_options(&mut bytes, batch.schema_ref(), options)
+        .map_err(Error::internal)?;
     writer.write(batch).map_err(Error::internal)?;
     writer.finish().map_err(Error::internal)?;
     drop(writer);

@@ -148,6 +148,9 @@ impl<'a> Columns<'a> {
     ) -> Result<()> {
         packed.put_with(
             |out| {
+                if let [cells] = &self.keys[..] {
+                    return self.shape.write_key(out, [&cells.value(row)?].into_iter());
+                }
                 let values = self.keys.iter().map(|cells| cells.value(row));
                 self.shape.write_key(out, values.collect::<Result<Vec<_>>>()?.iter())
             },

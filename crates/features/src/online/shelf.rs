@@ -35,8 +35,8 @@ use crate::history::{Entry, Position, home, log, read_since};
 use crate::source::aside;
 use crate::transform::tiles;
 
-/// The file in the data directory.
-const FILE: &str = "online.redb";
+/// The folder in the data directory.
+const FOLDER: &str = "online";
 /// How often the log is read for pushes to other servers, and rows are made to last.
 const EVERY: Duration = Duration::from_secs(1);
 /// How soon it is looked again for what others are writing.
@@ -86,7 +86,7 @@ impl Shelf {
     pub(crate) fn new(config: OnlineConfig, db: Db, objects: Objects, data_dir: &Path) -> Self {
         Self(Arc::new(Inner {
             config,
-            path: data_dir.join(FILE),
+            path: data_dir.join(FOLDER),
             db,
             objects,
             store: OnceLock::new(),
@@ -241,7 +241,7 @@ impl Shelf {
         let mut from = self.bound(store).await?.reached;
         let reached = Position { tx: from.tx, seq: from.seq };
         // A store that remembers less than we know may have lost rows: it begins again there.
-        let mut at = follower.map_or(reached, |at| at.min(reached));
+        let mut at = self.passed_known(follower.map_or(reached, |at| at.min(reached))).await?;
         let mut filled = None;
         loop {
             let read = move |tx: &mut Tx<'_>| Ok((log::trimmed(tx)?, read_since(tx, at)?));
@@ -275,6 +275,28 @@ impl Shelf {
         store.settle(from, outside(at).max(from)).await?;
         self.0.filling.store(false, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Goes on in the log over pushes that were applied when they came: to read them again would be
+    /// half of what they cost.
+    async fn passed_known(&self, at: Position) -> Result<Position> {
+        if self.applied().beyond.is_empty() {
+            return Ok(at);
+        }
+        let read = move |tx: &mut Tx<'_>| {
+            // Where something was taken off the log, others may be missing in between.
+            let whole = log::trimmed(tx)?.is_none_or(|it| at > it.until);
+            if whole { log::places_since(tx, at, REMEMBERED) } else { Ok(Vec::new()) }
+        };
+        let places = self.0.db.read(read).await?;
+        let known = {
+            let applied = self.applied();
+            places.into_iter().take_while(|place| applied.beyond.contains(place)).last()
+        };
+        if let Some(known) = known {
+            self.pass(known);
+        }
+        Ok(known.unwrap_or(at))
     }
 
     /// Forgets pushes that the log was read beyond.

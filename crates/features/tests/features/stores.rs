@@ -80,6 +80,32 @@ async fn a_store_that_was_left_behind_is_filled_from_files() {
     .await;
 }
 
+/// Pushes that a server applied when they came are passed over in the log; those of others between them
+/// are not.
+#[tokio::test]
+async fn pushes_of_two_servers_in_turn_are_all_applied_on_both() {
+    each(async |world: World| {
+        world.apply(&DRIVERS.replace("ttl = \"1d\"", "ttl = \"30d\"")).await;
+        let other = tempfile::tempdir().unwrap();
+        let second = fresh(&world, &other);
+        let time = "2026-05-01T11:00:00Z";
+        for driver in 0..12 {
+            let server = if driver % 3 == 1 { &second } else { &world };
+            ok(server.post("/push", row(driver, time, json!(driver))).await);
+            if driver == 6 {
+                world.run_worker("features-online").await;
+            }
+        }
+        let drivers: Vec<_> = (0..12).collect();
+        let expected: Vec<_> = drivers.iter().map(|driver| json!([driver])).collect();
+        for server in [&world, &second] {
+            server.run_worker("features-online").await;
+            assert_eq!(trips(server, &drivers).await, json!(expected));
+        }
+    })
+    .await;
+}
+
 /// After an older backup was restored, its numbers are given out again: to other views, perhaps.
 #[tokio::test]
 async fn rows_of_another_database_are_never_read() {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
@@ -148,10 +149,7 @@ impl World {
     /// transaction that still runs, be it one of the database's own that gathers statistics.
     #[allow(dead_code, reason = "only some of the suites that share this world ask for it")]
     pub(crate) async fn is_settled(&self) {
-        let written = self.db.write(|tx: &mut Tx<'_>| tx.version()).await.unwrap();
-        while self.db.read(|tx: &mut Tx<'_>| tx.horizon()).await.unwrap() <= written {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
+        assert!(self.db.settled(Duration::from_secs(30)).await.unwrap());
     }
 
     /// Lets one of the domain's workers do its work.

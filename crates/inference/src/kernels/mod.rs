@@ -14,6 +14,7 @@ mod ml;
 mod plain;
 mod plan;
 mod shape;
+mod turned;
 
 use falaj_base::Result;
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use falaj_base::{Error, Result, code};
 
 use super::attributes::Node;
+use super::turned::{Turned, turn_weights};
 use super::{Kernel, find};
 use crate::cancel::Cancel;
 use crate::engine::Session;
@@ -54,15 +55,22 @@ impl Plan {
     fn new(model: &ModelFile) -> Result<Self> {
         let graph = model.graph();
         refuse_half_floats(model)?;
-        let nodes: Vec<_> = model.order().iter().map(|&place| &graph.node[place]).collect();
+        let mut ordered: Vec<_> =
+            model.order().iter().map(|&place| Cow::Borrowed(&graph.node[place])).collect();
+        let Turned { weights, replaced } = turn_weights(graph, &mut ordered)?;
+        let (turned_names, turned): (Vec<String>, Vec<Tensor>) = weights.into_iter().unzip();
+        let nodes: Vec<&NodeProto> = ordered.iter().map(AsRef::as_ref).collect();
         let (kernels, held) = build(model, &nodes)?;
 
         let mut slots = Slots::default();
         let inputs = model.metadata().inputs.iter().map(|input| slots.of(&input.name)).collect();
         let mut constants = Vec::new();
         for tensor in &graph.initializer {
-            constants.push((slots.of(tensor.name()), read_tensor(tensor)?));
+            if !replaced.contains(tensor.name()) {
+                constants.push((slots.of(tensor.name()), read_tensor(tensor)?));
+            }
         }
+        constants.extend(turned_names.iter().map(|name| slots.of(name)).zip(turned));
         let mut steps = Vec::new();
         for (node, kernel) in nodes.iter().zip(kernels) {
             let (inputs, outputs) = (slots.all(&node.input), slots.all(&node.output));

@@ -81,7 +81,7 @@ fn models_go_where_they_are_fast_and_the_choice_is_explained() {
     one_target.output = vec![value("y", FLOAT, &[-1, 1])];
     let hidden = {
         // The same weights, but by way of a node that stores them otherwise.
-        let mut graph = network(&[50, 256, 3]);
+        let mut graph = network(&[50, 1024, 256, 3]);
         let turned = graph.initializer[0].clone();
         graph.initializer[0] = TensorProto { name: Some("raw".to_owned()), ..turned };
         graph.node.insert(0, node("", "Identity", &["raw"], &["w0"]));
@@ -91,7 +91,13 @@ fn models_go_where_they_are_fast_and_the_choice_is_explained() {
         ("trees", one_target, "kernels", &["our own kernels", "no large products"][..]),
         ("a small network", network(&[50, 32, 3]), "kernels", &["small (2 thousand)"]),
         ("a wide network", network(&[50, 1024, 1024, 3]), "onnxruntime", &["1.1 million"]),
-        ("weights behind a node", hidden, "onnxruntime", &["14 thousand"]),
+        (
+            "a middling network",
+            network(&[50, 256, 128, 64, 3]),
+            "kernels",
+            &["small (54 thousand)"],
+        ),
+        ("weights behind a node", hidden, "onnxruntime", &["314 thousand"]),
     ];
     let with = runtime().map(|runtime| Engines::new(Some(runtime)));
     for (what, graph, engine, parts) in cases {
@@ -114,7 +120,7 @@ fn models_go_where_they_are_fast_and_the_choice_is_explained() {
 fn what_onnx_runtime_does_not_take_our_kernels_may() {
     let Some(runtime) = runtime() else { return };
     // Wide enough for the library, but written in a version of ONNX that it does not know yet.
-    let mut file = model(network(&[50, 1024, 3]));
+    let mut file = model(network(&[50, 1024, 256, 3]));
     file.ir_version = Some(99);
     let chosen = Engines::new(Some(runtime)).choose(&read(file.encode_to_vec())).unwrap();
     assert_eq!(chosen.session.engine(), "kernels");

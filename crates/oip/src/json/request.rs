@@ -164,7 +164,10 @@ fn input(
     })?;
     seen.needs(0, "inputs.name", "a string")?;
     let of = Of("inputs", &name);
-    seen.needs(1, &format!("{of}.shape"), "a list of whole numbers")?;
+    if !seen.has(1) {
+        let field = format!("{of}.shape");
+        return Err(Error::invalid(field, "missing", "a list of whole numbers"));
+    }
     let kind = kind.ok_or_else(|| {
         Error::invalid(format!("{of}.datatype"), "missing", "a datatype such as FP32")
     })?;

@@ -141,6 +141,12 @@ impl Batch {
         self.places.is_empty()
     }
 
+    /// How many rows there are, those that others have taken the place of included until they are let go.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
     /// The size of keys and rows together, those that others have taken the place of included.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -178,8 +184,7 @@ impl Batch {
         self.rows = rows;
     }
 
-    /// The rows in the order of their keys, if they were put in order: neighbours share pages of a
-    /// B-tree.
+    /// The rows in the order of their keys, if they were put in order.
     pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         debug_assert!(self.tidy || self.places.is_empty(), "rows are put in order first");
         self.places.iter().map(|place| (self.rows.key(place), self.rows.row(place)))

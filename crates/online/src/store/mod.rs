@@ -13,7 +13,6 @@
 mod batch;
 mod embedded;
 mod home;
-mod hot;
 mod redis;
 
 use bytes::Bytes;
@@ -62,10 +61,13 @@ impl Online {
     /// the same stamp included.
     pub async fn apply(&self, batch: Batch) -> Result<usize> {
         match self {
-            Self::Embedded(store) => {
-                let store = store.clone();
-                blocking(move || store.apply(batch)).await
-            }
+            Self::Embedded(store) => match store.apply_at_once(batch) {
+                Ok(placed) => placed,
+                Err(batch) => {
+                    let store = store.clone();
+                    blocking(move || store.apply(batch)).await
+                }
+            },
             Self::Redis(store) => store.apply(batch).await,
         }
     }

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use falaj_base::{HumanDuration, Secret};
+use falaj_base::{ByteSize, HumanDuration, Secret};
 use falaj_online::store::{Embedded, EmbeddedConfig, Redis, RedisConfig};
 use falaj_online::{Batch, Key, Kind, Layout, Online, Scalar, Stamp, Value};
 use tempfile::TempDir;
@@ -50,14 +50,22 @@ pub(crate) async fn numbers(store: &Online, keys: &[Key]) -> Vec<Option<i64>> {
 }
 
 pub(crate) fn small() -> EmbeddedConfig {
-    EmbeddedConfig { pages: falaj_base::ByteSize::mib(4), rows: falaj_base::ByteSize::mib(1) }
+    EmbeddedConfig { rows: ByteSize::mib(1) }
+}
+
+/// With so little memory that nearly every batch becomes a file, and files are merged.
+pub(crate) fn tiny() -> EmbeddedConfig {
+    EmbeddedConfig { rows: ByteSize::kib(2) }
 }
 
 /// Fresh stores of every kind there is a server for; the folder goes with the last of them.
 pub(crate) fn stores() -> Vec<(Online, Option<TempDir>)> {
-    let folder = tempfile::tempdir().unwrap();
-    let embedded = Embedded::open(&folder.path().join("online.redb"), &small()).unwrap();
-    let mut stores = vec![(Online::Embedded(embedded), Some(folder))];
+    let mut stores = Vec::new();
+    for config in [small(), tiny()] {
+        let folder = tempfile::tempdir().unwrap();
+        let embedded = Embedded::open(&folder.path().join("online"), &config).unwrap();
+        stores.push((Online::Embedded(embedded), Some(folder)));
+    }
     if let Ok(url) = std::env::var(REDIS_URL) {
         stores.push((Online::Redis(redis(&url)), None));
     }

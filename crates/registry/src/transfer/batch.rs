@@ -11,7 +11,7 @@ use super::wire::{ModelIn, VersionIn};
 use crate::Registry;
 use crate::alias::check_free;
 use crate::model::check_name;
-use crate::tag::check_text;
+use crate::tag::{check_text, is_prompt};
 use crate::version::Stage;
 
 /// Numbers beyond this are not taken: there must be room to count on.
@@ -72,6 +72,11 @@ impl Registry {
                 return Err(Error::invalid(field, text, want));
             }
             files(text)?;
+        }
+        if let Some(pattern) = &config.version_sources
+            && !is_prompt(&version.tags)
+        {
+            pattern.check(&version.source)?;
         }
         Ok(())
     }

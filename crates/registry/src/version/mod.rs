@@ -5,6 +5,7 @@ mod by_id;
 pub(crate) mod http;
 mod keeper;
 mod origin;
+mod pattern;
 mod search;
 mod service;
 mod source;
@@ -16,6 +17,7 @@ mod version;
 
 pub use http::ask_versions;
 pub(crate) use keeper::Versions;
+pub use pattern::SourcePattern;
 pub use search::VersionSearch;
 pub use service::NewVersion;
 pub use stage::Stage;

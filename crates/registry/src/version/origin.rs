@@ -44,6 +44,9 @@ impl Registry {
         if is_prompt(&new.tags) {
             return prompt(new);
         }
+        if let Some(pattern) = &self.config().version_sources {
+            pattern.check(&new.source)?;
+        }
         let given = |id: &Option<String>| id.clone().filter(|id| !id.is_empty());
         let (run, model) = (given(&new.run_id), given(&new.model_id));
         match (Source::parse(&new.source)?, model) {

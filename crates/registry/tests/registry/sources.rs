@@ -55,6 +55,29 @@ async fn sources_inside_runs() {
 }
 
 #[tokio::test]
+async fn only_the_sources_that_the_operator_allows() {
+    each_place(async |database| {
+        let config = serde_json::from_value(json!({"version_sources": "^mlflow-artifacts:/"}));
+        let world = World::with(database, config.unwrap()).await;
+        world.model("a").await;
+        let (run, uri) = world.run().await;
+        let create = async |source: &str| {
+            world.post(CREATE, json!({"name": "a", "source": source, "run_id": run})).await
+        };
+        ok(create(&format!("{uri}/model")).await);
+        let why = "Invalid model version source";
+        refused(create("s3://path/to/model").await, 400, BAD, why);
+        refused(create(&format!("runs:/{run}/model")).await, 400, BAD, why);
+        // A prompt has a placeholder as its source.
+        let tags = json!([{"key": "mlflow.prompt.is_prompt", "value": "true"}]);
+        ok(world.post("/registered-models/create", json!({"name": "p", "tags": tags})).await);
+        let prompt = json!({"name": "p", "source": "dummy-source", "tags": tags});
+        ok(world.post(CREATE, prompt).await);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn runs_of_other_projects_are_not_there() {
     each_place(async |database| {
         let world = World::new(database).await;

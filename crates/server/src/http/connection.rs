@@ -7,7 +7,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use falaj_governance::identity::LastCredential;
 use falaj_mlflow::edge;
@@ -17,11 +16,11 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tower::Service;
 
 use super::activity::Activity;
 use super::config::{LimitsConfig, ServerConfig};
 use super::drain::Drain;
+use super::express::Doors;
 use super::held::Held;
 use super::middleware::host::LastHost;
 use super::stall::StallGuard;
@@ -119,14 +118,14 @@ impl Connection {
     }
 
     /// Serves `stream` to its end: the client's, silence, an error, or the server's own.
-    pub(super) async fn run<S>(self, stream: S, peer: Peer, router: Router, drain: Drain)
+    pub(super) async fn run<S>(self, stream: S, peer: Peer, doors: Doors, drain: Drain)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Timeouts { header, idle, write, .. } = self.timeouts;
         let activity = Activity::new();
         let io = TokioIo::new(StallGuard::new(stream, write));
-        let service = service(router, peer, drain.clone(), activity.clone(), write);
+        let service = service(doors, peer, drain.clone(), activity.clone(), write);
         let mut connection = pin!(self.protocol.serve_connection(io, service));
         tokio::select! {
             result = connection.as_mut() => return note_end(result, peer),
@@ -149,9 +148,9 @@ fn note_end(result: Result<(), Box<dyn Error + Send + Sync>>, peer: Peer) {
     }
 }
 
-/// The router as hyper calls it: with the line beside each request, and each one counted.
+/// The doors as hyper calls them: with the line beside each request, and each one counted.
 fn service(
-    router: Router,
+    doors: Doors,
     peer: Peer,
     drain: Drain,
     activity: Activity,
@@ -169,14 +168,13 @@ fn service(
     hyper::service::service_fn(move |request: Request<Incoming>| {
         let busy = activity.begin();
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(line.clone());
         // A path is rewritten before it is matched, so this lies around the router, not in it.
         let spoken = edge::hear(&mut request);
         let inference = falaj_serving::oip::edge::is_ours(request.uri().path());
         let multiplexed = request.version() == Version::HTTP_2;
-        let answer = router.clone().call(request);
+        let answer = doors.answer(request, line.clone());
         async move {
-            let Ok(mut response) = answer.await;
+            let mut response = answer.await;
             if inference {
                 response = falaj_serving::oip::edge::translate(response);
             }

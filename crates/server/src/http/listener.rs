@@ -12,7 +12,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use falaj_base::{Error, Result, code};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use super::config::{LimitsConfig, ServerConfig};
 use super::connection::{Connection, Peer, Timeouts, protocol};
 use super::drain::Drain;
+use super::express::Doors;
 use super::sources::{SourceGuard, Sources};
 use super::tls::Transport;
 
@@ -70,10 +70,11 @@ impl Listener {
     }
 
     /// Serves until `drain` starts, then lets running requests finish.
-    pub async fn serve(self, router: Router, drain: Drain) {
+    pub async fn serve(self, doors: impl Into<Doors>, drain: Drain) {
+        let doors = doors.into();
         let (tasks, cut) = (TaskTracker::new(), CancellationToken::new());
         while let Some((stream, peer, slot)) = drain.unless_started(self.accept()).await.flatten() {
-            let work = self.life_of(stream, peer, router.clone(), drain.clone());
+            let work = self.life_of(stream, peer, doors.clone(), drain.clone());
             let cut = cut.clone();
             tasks.spawn(async move {
                 cut.run_until_cancelled(work).await;
@@ -115,7 +116,7 @@ impl Listener {
         &self,
         stream: TcpStream,
         peer: SocketAddr,
-        router: Router,
+        doors: Doors,
         drain: Drain,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (transport, connection) = (self.transport.clone(), self.connection.clone());
@@ -125,11 +126,11 @@ impl Listener {
             let Ok(local) = stream.local_addr() else { return };
             let peer = Peer { address: peer, local, tls: transport.is_tls() };
             match transport {
-                Transport::Plain => connection.run(stream, peer, router, drain).await,
+                Transport::Plain => connection.run(stream, peer, doors, drain).await,
                 Transport::Tls { acceptor, .. } => {
                     let hello = acceptor.accept(stream);
                     match tokio::time::timeout(connection.timeouts.handshake, hello).await {
-                        Ok(Ok(stream)) => connection.run(stream, peer, router, drain).await,
+                        Ok(Ok(stream)) => connection.run(stream, peer, doors, drain).await,
                         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
                         Err(_) => tracing::debug!("TLS handshake took too long"),
                     }

@@ -10,12 +10,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{MatchedPath, Request};
 use axum::response::Response;
 use axum::routing::Route;
 use falaj_base::{Ctx, Error, Gate, Principal, PrincipalId, RequestInfo, Result};
 use falaj_store::db::Db;
+use falaj_web::Direct;
 use futures::future::BoxFuture;
+use http::request::Parts;
 use tower::{Layer, Service};
 
 use super::connection::Line;
@@ -29,7 +32,7 @@ use super::middleware::shed::{Slot, Slots};
 use super::middleware::unread::Reading;
 use super::middleware::{catch_panic, idempotency, request_id, security_headers};
 use super::reply::refuse;
-use super::route::{Class, RouteKind, RouteTable};
+use super::route::{Class, Pattern, RouteKind, RouteTable};
 use crate::grpc;
 use crate::metrics::Metrics;
 
@@ -50,7 +53,7 @@ pub(super) struct Port {
 struct Passage<'a> {
     line: &'a Line,
     class: &'a Class,
-    route: Route,
+    handler: Handler,
     /// Whether its body was read.
     reading: Reading,
     /// Its slot, once it has one; held until the last byte of the reply.
@@ -59,19 +62,29 @@ struct Passage<'a> {
     who: Option<PrincipalId>,
 }
 
+/// Who answers, behind the layers.
+pub(super) enum Handler {
+    /// What the router found: takes the request as it is.
+    Routed(Route),
+    /// Takes what is known of it by then.
+    Direct(Direct),
+}
+
 impl Port {
     /// Puts the layers around every route of `router`, and around its answer to paths that are no
     /// route. They are passed once the route is known.
-    pub(super) fn around(self, router: Router) -> Router {
-        router.layer(Around(Arc::new(self)))
+    pub(super) fn around(self: &Arc<Self>, router: Router) -> Router {
+        router.layer(Around(Arc::clone(self)))
     }
 
     /// Names the request, watches it, and gives its reply what every reply has.
-    async fn answer(&self, mut request: Request, route: Route) -> Response {
-        let Some(line) = request.extensions_mut().remove::<Arc<Line>>() else {
-            return refuse(Error::internal("the request has no connection"));
-        };
-        let path = request.extensions().get::<MatchedPath>().cloned();
+    pub(super) async fn answer(
+        &self,
+        mut request: Request,
+        line: Arc<Line>,
+        path: Option<Pattern>,
+        handler: Handler,
+    ) -> Response {
         let class = self.table.class(path.as_ref(), request.method());
         let reading = Reading::of(&request);
         let info = request_id::info(request.headers(), line.peer.address.ip());
@@ -79,7 +92,7 @@ impl Port {
         let (id, is_grpc) = (info.id, grpc::is_grpc(request.headers()));
         request.extensions_mut().insert(info);
 
-        let mut passage = Passage { line: &line, class, route, reading, slot: None, who: None };
+        let mut passage = Passage { line: &line, class, handler, reading, slot: None, who: None };
         let mut response = {
             // Pinned where it is made: it is large, and would else be moved from layer to layer.
             let work = pin!(self.admit(request, &mut passage));
@@ -117,6 +130,10 @@ impl Port {
             passage.who = Some(principal.id);
             caller = Some(principal);
         }
+        if let (Handler::Direct(handler), Some(caller)) = (&passage.handler, &caller) {
+            let (handler, caller) = (handler.clone(), caller.clone());
+            return self.hand_over(&handler, (parts, body), caller, passage).await;
+        }
         let (request, _held) = self.intake.take(parts, body, class, &mut passage.reading).await?;
         let key = idempotency::key_of(&request, class.kind)?;
         let (Some(key), Some(caller)) = (key, &caller) else {
@@ -124,6 +141,21 @@ impl Port {
         };
         let work = async |request| Ok(self.handle(request, Some(caller.clone()), passage).await);
         Box::pin(idempotency::remember(&self.db, caller, key, request, work)).await
+    }
+
+    /// Gives the handler all it needs, and the body as bytes.
+    async fn hand_over(
+        &self,
+        handler: &Direct,
+        (mut parts, body): (Parts, Body),
+        caller: Arc<Principal>,
+        passage: &mut Passage<'_>,
+    ) -> Result<Response> {
+        let (headers, reading) = (&mut parts.headers, &mut passage.reading);
+        let (body, _held) = self.intake.whole(headers, body, passage.class, reading).await?;
+        let info = parts.extensions.remove::<RequestInfo>();
+        let info = info.ok_or_else(|| Error::internal("the request has no name"))?;
+        Ok(handler.answer(Ctx::new(caller, info, self.gate.clone()), parts, body).await)
     }
 
     /// Gives the handler what it may ask for: its context, and the connection.
@@ -145,7 +177,10 @@ impl Port {
             extensions.insert(passage.line.drain.clone());
             extensions.insert(passage.line.stopping.clone());
         }
-        let Ok(response) = passage.route.call(request).await;
+        let Handler::Routed(route) = &mut passage.handler else {
+            return refuse(Error::internal("a call on the short way took the long one"));
+        };
+        let Ok(response) = route.call(request).await;
         response
     }
 }
@@ -182,8 +217,13 @@ impl Service<Request> for Piped {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request) -> Self::Future {
+    fn call(&mut self, mut request: Request) -> Self::Future {
         let (port, route) = (self.port.clone(), self.route.clone());
-        Box::pin(async move { Ok(port.answer(request, route).await) })
+        let Some(line) = request.extensions_mut().remove::<Arc<Line>>() else {
+            let error = Error::internal("the request has no connection");
+            return Box::pin(std::future::ready(Ok(refuse(error))));
+        };
+        let path = request.extensions().get::<MatchedPath>().cloned().map(Pattern::Matched);
+        Box::pin(async move { Ok(port.answer(request, line, path, Handler::Routed(route)).await) })
     }
 }

@@ -67,6 +67,24 @@ pub(crate) struct Class {
     pub(crate) meter: Option<RouteMeter>,
 }
 
+/// The path of a request's route, with `{parameters}`.
+#[derive(Clone, Debug)]
+pub(crate) enum Pattern {
+    /// As the router found it.
+    Matched(MatchedPath),
+    /// Of a call that passed the router by.
+    Direct(&'static str),
+}
+
+impl Pattern {
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Self::Matched(path) => path.as_str(),
+            Self::Direct(path) => path,
+        }
+    }
+}
+
 /// Every route there is, by path and method.
 #[derive(Debug, Default)]
 pub(crate) struct RouteTable {
@@ -94,7 +112,7 @@ impl RouteTable {
 
     /// What is known of a request's route. HEAD is GET without the body, so it is what GET is,
     /// unless it has a row of its own.
-    pub(crate) fn class(&self, path: Option<&MatchedPath>, method: &Method) -> &Class {
+    pub(crate) fn class(&self, path: Option<&Pattern>, method: &Method) -> &Class {
         let rows = path.and_then(|path| self.rows.get(path.as_str()));
         let of = |method: &Method| rows?.iter().find(|(other, _)| other == method);
         let head = || if *method == Method::HEAD { of(&Method::GET) } else { None };

@@ -14,6 +14,7 @@ use http::{Method, Uri};
 
 use super::config::{LimitsConfig, ServerConfig};
 use super::drain::Drain;
+use super::express::{Doors, Lane};
 use super::middleware::admit::Rules;
 use super::middleware::auth::Door;
 use super::middleware::body::Intake;
@@ -46,19 +47,22 @@ impl std::fmt::Debug for App<'_> {
 }
 
 /// Composes everything into one service, and lists what it answers to.
-pub fn build(app: App<'_>) -> Result<(Router, Vec<Route>)> {
+pub fn build(app: App<'_>) -> Result<(Doors, Vec<Route>)> {
     app.description.tell(Outline::of(&app.modules))?;
     let mut rows = route_table(&app.modules);
     let (services, service_rows) = grpc::services(app.drain.clone())?;
     rows.extend(service_rows);
-    let endpoints = app.modules.into_iter().flat_map(|module| module.endpoints);
+    let endpoints: Vec<Endpoint> =
+        app.modules.into_iter().flat_map(|module| module.endpoints).collect();
+    let lanes = endpoints.iter().filter_map(Lane::of).collect();
     let router = endpoints
+        .into_iter()
         .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.handler))
         .merge(services)
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method);
 
-    let port = Port {
+    let port = Arc::new(Port {
         table: RouteTable::new(rows.iter().cloned(), &app.metrics),
         rules: Rules::new(app.server, app.limits),
         slots: Slots::new(app.limits, app.metrics.clone()),
@@ -68,9 +72,10 @@ pub fn build(app: App<'_>) -> Result<(Router, Vec<Route>)> {
         intake: Intake::new(app.limits),
         db: app.db,
         gate: app.gate,
-    };
+    });
     // Handlers and what lies around them are put together here, once, not for each request.
-    Ok((port.around(router).with_state(()), rows))
+    let router = port.around(router).with_state(());
+    Ok((Doors::new(router, port, lanes), rows))
 }
 
 /// Every route of `modules`, for the middleware and for the test that walks them all.

@@ -129,7 +129,7 @@ async fn model_infer(
     let (name, version) = (message.model_name.clone(), message.model_version.clone());
     let served = desk.served(&name, Purpose::Predict).await?;
     let request = read_grpc(message, desk.limits())?;
-    write_grpc(infer::infer(&*desk, &served, of(&name, &version), request).await?)
+    write_grpc(infer::infer(&*desk, &served, of(&name, &version), request, None).await?)
 }
 
 /// An error of one request is told in the stream, which goes on; only a caller who may not ask at

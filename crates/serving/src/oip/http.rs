@@ -11,6 +11,7 @@ use falaj_base::{Action, Error, Result, code};
 use falaj_oip::describe::{read_load, read_unload};
 use falaj_oip::scoring::Form;
 use falaj_web::{Doc, problem_response};
+use http::request::Parts;
 use http::{HeaderMap, Method};
 use serde::Deserialize;
 
@@ -27,6 +28,10 @@ const ROUTING_KEY: &str = "x-falaj-routing-key";
 const PREDICT: &str = ":predict";
 
 const JSON: &str = "application/json";
+
+/// How a model is asked most of the time; what stands around the name of the model in it.
+pub(super) const INFER: &str = "/v2/models/{name}/infer";
+const AROUND_NAME: (&str, &str) = ("/v2/models/", "/infer");
 
 const fn doc(summary: &'static str, takes: Option<&'static str>) -> Doc {
     Doc { summary, takes, gives: Some(JSON), status: 200, query: &[] }
@@ -60,12 +65,12 @@ pub(super) fn rows(open: &Opening) -> Vec<Row> {
     look!("See how a model did", statistics:
         "/v2/models/{name}/stats", "/v2/models/{name}/versions/{version}/stats");
     macro_rules! ask {
-        ($action:ident, $summary:literal, $handler:ident: $($path:literal),*) => {
+        ($action:ident, $summary:literal, $handler:ident: $($path:expr),*) => {
             $(rows.push(row(open, Method::POST, $path, &$action, $summary, $handler));)*
         };
     }
     ask!(ENDPOINT_PREDICT, "Ask a model", infer:
-        "/v2/models/{name}/infer", "/v2/models/{name}/versions/{version}/infer");
+        INFER, "/v2/models/{name}/versions/{version}/infer");
     ask!(ENDPOINT_PREDICT, "Ask a model in MLflow's words", invocations:
         "/endpoints/{name}/invocations");
     ask!(ENDPOINT_PREDICT, "Ask a model in the words of the protocol's first version", predict:
@@ -124,13 +129,25 @@ impl Named {
     }
 
     fn asked<'a>(&'a self, headers: &'a HeaderMap) -> Of<'a> {
-        let key = headers.get(ROUTING_KEY).and_then(|value| value.to_str().ok());
-        Of { key, ..self.model() }
+        Of { key: routing_key(headers), ..self.model() }
     }
 
     fn model(&self) -> Of<'_> {
         Of { name: &self.name, version: self.version.as_deref(), key: None }
     }
+}
+
+/// Who is asked by a path that is [`INFER`] with a plain name in it.
+pub(super) fn asked(parts: &Parts) -> Result<Of<'_>> {
+    let path = parts.uri.path();
+    let (before, behind) = AROUND_NAME;
+    let name = path.strip_prefix(before).and_then(|rest| rest.strip_suffix(behind));
+    let name = name.ok_or_else(|| Error::not_found("route", path))?;
+    Ok(Of { name, version: None, key: routing_key(&parts.headers) })
+}
+
+fn routing_key(headers: &HeaderMap) -> Option<&str> {
+    headers.get(ROUTING_KEY).and_then(|value| value.to_str().ok())
 }
 
 async fn body(request: Request) -> Result<Bytes> {

@@ -30,7 +30,7 @@ pub(crate) async fn answer(desk: &dyn Desk, asked: Asked<'_>) -> Result<Written>
     let mut request = apart(size, move || read_http(body, header_length, &limits)).await?;
     request.priority = LOWEST;
     let wanted = request.asked();
-    let response = infer::infer(desk, &served, Of { name, version, key }, request).await?;
+    let response = infer::infer(desk, &served, Of { name, version, key }, request, None).await?;
     let size = response.outputs.iter().map(|(_, tensor)| tensor.bytes()).sum();
     apart(size, move || write_http(&response, &wanted)).await
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use ::http::request::Parts;
+use axum::body::Bytes;
 use axum::extract::Request;
+use axum::response::Response;
 use falaj_base::{Ctx, Error, Name, Result, Timestamp};
 use falaj_mlflow::{Call, Places};
 use falaj_oip::Limits;
@@ -12,6 +15,7 @@ use futures::future::BoxFuture;
 
 use super::desk::{Desk, Opened, Opening, Purpose};
 use super::table::{Kind, rows};
+use super::{http, rest};
 use crate::endpoint::store;
 use crate::live::Served;
 use crate::predictions::Log;
@@ -29,11 +33,31 @@ pub(crate) fn routes(serving: &Arc<Serving>, places: &Places) -> Vec<Endpoint> {
         },
     );
     let mut endpoints = routes.into_endpoints();
+    let places = Arc::new(places.clone());
     for endpoint in &mut endpoints {
         // Tensors come with no other call.
         endpoint.large = endpoint.action.is_some_and(|it| it.name == ENDPOINT_PREDICT.name);
+        if endpoint.path == http::INFER {
+            let (serving, places) = (serving.clone(), places.clone());
+            endpoint.directly(move |ctx, parts, body| {
+                infer(serving.clone(), places.clone(), ctx, parts, body)
+            });
+        }
     }
     endpoints
+}
+
+/// Answers `…/infer` for a caller who is known, with the body in memory.
+async fn infer(
+    serving: Arc<Serving>,
+    places: Arc<Places>,
+    ctx: Ctx,
+    parts: Parts,
+    body: Bytes,
+) -> Result<Response> {
+    let place = places.of(&ctx, &parts).await?;
+    let project = Project { serving, call: Call { ctx, place, connection: None } };
+    rest::infer(&project, http::asked(&parts)?, &parts.headers, body).await
 }
 
 fn opening(serving: &Arc<Serving>, places: &Places) -> Opening {

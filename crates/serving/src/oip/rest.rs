@@ -26,11 +26,12 @@ pub(super) async fn infer(
 ) -> Result<Response> {
     // Who may ask is settled before anything of the body is read.
     let served = desk.served(of.name, Purpose::Predict).await?;
+    let model = infer::shed(desk, &served, of, &body)?;
     let length =
         headers.get(&LENGTH).map(|value| header_length(value.to_str().unwrap_or_default()));
     let request = read_http(body, length.transpose()?, desk.limits())?;
     let asked = request.asked();
-    let response = infer::infer(desk, &served, of, request).await?;
+    let response = infer::infer(desk, &served, of, request, model).await?;
     let written = write_http(&response, &asked)?;
     let mut reply = Response::new(Body::from(written.body));
     let headers = reply.headers_mut();
@@ -61,7 +62,8 @@ pub(super) async fn invocations(
     let scheme = Scheme { metadata: model.metadata(), columns: &arm.columns };
     let scored = scoring::read(&body, kind, scheme, desk.limits())?;
     let key = of.key.map(str::to_owned);
-    let answered = infer::answered(desk, &served, chosen, Ask::new(scored.inputs), key).await?;
+    let ask = Ask::new(scored.inputs);
+    let answered = infer::answered(desk, &served, chosen, (ask, key), Some(model.clone())).await?;
     let form = form.unwrap_or(scored.form);
     let written = scoring::write(&answered.outputs, model.metadata(), form)?;
     let mut reply = Response::new(Body::from(written));

@@ -24,6 +24,18 @@ pub(crate) fn round_of(endpoint: &Endpoint) -> i64 {
     hashed(&texts).cast_signed()
 }
 
+/// How requests are shared out, as one number: another for every change of the shares, and for every
+/// step, even if it keeps them.
+pub(super) fn split_of(endpoint: &Endpoint) -> i64 {
+    let mut texts = vec![endpoint.updated_at.to_string()];
+    for running in &endpoint.running {
+        texts.push(running.variant.to_string());
+        texts.push(running.share.map_or_else(String::new, |share| share.to_bits().to_string()));
+    }
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    hashed(&texts).cast_signed()
+}
+
 /// The marks of the variants of a round, each of its own.
 pub(super) fn marks(round: i64, variants: &[Name]) -> Vec<u16> {
     let mut marks: Vec<u16> = Vec::with_capacity(variants.len());

@@ -10,7 +10,7 @@ use falaj_store::db::Tx;
 use falaj_store::worker::Worker;
 use tokio::sync::Semaphore;
 
-use super::mark::{marks, round_of};
+use super::mark::{marks, round_of, split_of};
 use super::record::Seen;
 use super::store;
 use crate::Serving;
@@ -25,7 +25,8 @@ const REPEATED_KIB: usize = 64 * 1024;
 /// Everything that is watched here.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    known: RwLock<HashMap<EndpointId, Arc<Watched>>>,
+    /// Of each endpoint that of now, and those of before that have something to tell.
+    known: RwLock<HashMap<EndpointId, Vec<Arc<Watched>>>>,
     repeats: Arc<Semaphore>,
 }
 
@@ -35,11 +36,12 @@ impl Default for Watch {
     }
 }
 
-/// One endpoint in one round.
+/// One endpoint in one round, while its requests are shared out in one way.
 pub(crate) struct Watched {
     pub(super) project: ProjectId,
     pub(super) name: Name,
     round: i64,
+    split: i64,
     /// The marks of its variants, for ids of answers.
     marks: Vec<(Name, u16)>,
     /// Whether every answer needs an id to report its outcome with.
@@ -60,10 +62,14 @@ impl Watch {
         if !endpoint.spec.watches() {
             return None;
         }
-        let round = round_of(endpoint);
+        let (round, split) = (round_of(endpoint), split_of(endpoint));
+        let of_now = |known: &HashMap<EndpointId, Vec<Arc<Watched>>>| {
+            let mut own = known.get(&endpoint.id)?.iter();
+            own.find(|known| known.round == round && known.split == split).cloned()
+        };
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(watched) = known.get(&endpoint.id).filter(|known| known.round == round) {
-            return Some(watched.clone());
+        if let Some(watched) = of_now(&known) {
+            return Some(watched);
         }
         drop(known);
         let variants: Vec<Name> =
@@ -72,6 +78,7 @@ impl Watch {
             project,
             name: endpoint.name.clone(),
             round,
+            split,
             marks: variants.iter().cloned().zip(marks(round, &variants)).collect(),
             wants_outcomes: endpoint
                 .spec
@@ -83,18 +90,22 @@ impl Watch {
         });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         // Somebody else may have read the same meanwhile, and noted something already.
-        if let Some(first) = known.get(&endpoint.id).filter(|known| known.round == round) {
-            return Some(first.clone());
+        if let Some(first) = of_now(&known) {
+            return Some(first);
         }
-        known.insert(endpoint.id, watched.clone());
+        known.entry(endpoint.id).or_default().push(watched.clone());
         Some(watched)
     }
 
     fn all(&self) -> Vec<(EndpointId, Arc<Watched>)> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         // One that nobody answers for any more was told of the last time.
-        known.retain(|_, watched| Arc::strong_count(watched) > 1 || !watched.seen().is_empty());
-        known.iter().map(|(id, watched)| (*id, watched.clone())).collect()
+        known.retain(|_, own| {
+            own.retain(|watched| Arc::strong_count(watched) > 1 || !watched.seen().is_empty());
+            !own.is_empty()
+        });
+        let each = known.iter().flat_map(|(id, own)| own.iter().map(|one| (*id, one.clone())));
+        each.collect()
     }
 }
 
@@ -161,7 +172,8 @@ impl Serving {
             if seen.is_empty() {
                 continue;
             }
-            let (project, name, round) = (watched.project, watched.name.clone(), watched.round);
+            let (project, name) = (watched.project, watched.name.clone());
+            let (round, split) = (watched.round, watched.split);
             let telling = seen.clone();
             let write = move |tx: &mut Tx<'_>| {
                 let Some(mut kept) = store::hold(tx, endpoint)? else { return Ok(()) };
@@ -169,8 +181,10 @@ impl Serving {
                 if kept.round != round {
                     return Ok(());
                 }
-                let spec = endpoints::find(tx, project, name.as_str())?.map(|found| found.spec);
-                let strategy = spec.as_ref().and_then(|spec| spec.strategy.as_ref());
+                let found = endpoints::find(tx, project, name.as_str())?;
+                // A step is judged on its own requests: those of the one before only count.
+                let of_now = found.as_ref().filter(|found| split_of(found) == split);
+                let strategy = of_now.and_then(|found| found.spec.strategy.as_ref());
                 kept.record.add(&telling, strategy)?;
                 let now = tx.now();
                 store::put(tx, (project, endpoint, name.as_str()), &kept, now)
@@ -192,5 +206,70 @@ impl Serving {
             async move { serving.tell_traffic().await }
         })
         .on_every_server()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use falaj_base::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::endpoint::Running;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    /// An endpoint in a step that began then.
+    fn endpoint(id: EndpointId, share: f64, since: i64) -> Endpoint {
+        let running = |variant: &str, share: f64| -> Running {
+            let running = json!({
+                "variant": variant, "version": 1, "batches": true, "since": at(0), "share": share,
+            });
+            serde_json::from_value(running).unwrap()
+        };
+        let steps = json!([{ "share": 0.1 }, { "share": 0.5 }]);
+        let spec = json!({
+            "variants": [
+                { "name": "main", "model": "m", "version": 1 },
+                { "name": "next", "model": "m", "version": 2 },
+            ],
+            "strategy": { "canary": { "variant": "next", "steps": steps } },
+        });
+        Endpoint {
+            id,
+            name: Name::new("canary").unwrap(),
+            revision: 1,
+            spec: serde_json::from_value(spec).unwrap(),
+            running: vec![running("main", 1.0 - share), running("next", share)],
+            paused: false,
+            created_at: at(0),
+            created_by: "someone".to_owned(),
+            updated_at: at(since),
+            updated_by: "someone".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_was_seen_in_one_step_is_kept_apart_from_the_next() {
+        let (watch, project, id) = (Watch::default(), ProjectId::new(), EndpointId::new());
+        let first = endpoint(id, 0.1, 1);
+        let before = watch.of(project, &first).unwrap();
+        assert!(Arc::ptr_eq(&before, &watch.of(project, &first).unwrap()));
+        // One step keeps the shares, another changes them.
+        let same = watch.of(project, &endpoint(id, 0.1, 2)).unwrap();
+        let more = watch.of(project, &endpoint(id, 0.5, 3)).unwrap();
+        assert!(!Arc::ptr_eq(&before, &same) && !Arc::ptr_eq(&same, &more));
+        assert_eq!((before.round, same.round), (more.round, more.round));
+        let next = Name::new("next").unwrap();
+        before.note(&next, Duration::from_millis(1), false, &Ok(()));
+        assert!(more.seen().is_empty() && !before.seen().is_empty());
+        drop((before, same));
+        assert_eq!(watch.all().len(), 2, "one that answers, one with something to tell");
+        for (_, watched) in watch.all() {
+            std::mem::take(&mut *watched.seen());
+        }
+        assert_eq!(watch.all().len(), 1);
     }
 }

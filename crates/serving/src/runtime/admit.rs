@@ -10,6 +10,7 @@ use falaj_base::{Error, Result, code};
 use tokio::sync::oneshot;
 
 use super::SPANS;
+use super::ask::Priority;
 use super::batch::Turn;
 use super::instances::{Instances, State};
 use super::job::{Computed, Entry, Job, Ticket, too_late};
@@ -103,6 +104,23 @@ impl Instances {
                 None => return Err(full(&format!("{} bytes", state.line.bytes()), wait)),
             }
         }
+    }
+
+    /// The refusal of a request of this priority that has not been read yet, if it would find the
+    /// line full of others that it cannot displace.
+    pub(super) fn refusal(&self, priority: Priority) -> Option<Error> {
+        let state = self.state();
+        let full_up = state.line.len() >= self.settings.max_queue;
+        if state.closed || !full_up || state.line.has_lower(priority) {
+            return None;
+        }
+        let ahead = state.line.ahead(priority);
+        let cost = self.costs.expect(ahead.bytes / ahead.requests.max(1));
+        let wait = expected_wait(ahead, &self.costs, self.batching(), self.count());
+        let wait = wait.unwrap_or_default() + self.half_a_run(&state, cost);
+        let waiting = state.line.len();
+        drop(state);
+        Some(full(&format!("{waiting} requests"), wait))
     }
 
     /// What is left of the runs in progress, if all sessions are busy: half of one, on average.

@@ -10,9 +10,9 @@ use std::time::Duration;
 /// and back would take as long, and it does not hold up others that the same thread serves.
 pub(super) const LIGHT: Duration = Duration::from_micros(150);
 
-/// What it takes at least to let several requests find each other: a model that saves more than this
-/// on each row by computing them together is worth that.
-pub(super) const MEETING: Duration = Duration::from_micros(3);
+/// What it takes to let several requests find each other, each of which waits in line and is woken
+/// again: a model that saves more than this on each row by computing them together is worth that.
+pub(super) const MEETING: Duration = Duration::from_micros(6);
 
 /// Requests that found each other are computed where they met if that takes no longer: the thread
 /// has others to serve.

@@ -69,6 +69,11 @@ impl Line {
         self.entries.get(&turn).map(|entry| entry.job.bytes)
     }
 
+    /// Whether anybody waits who would make room for this priority.
+    pub(super) fn has_lower(&self, priority: Priority) -> bool {
+        self.entries.last_key_value().is_some_and(|(last, _)| last.priority > priority)
+    }
+
     /// The last in line, if its priority is lower.
     pub(super) fn pop_lower(&mut self, priority: Priority) -> Option<Entry> {
         let last = *self.entries.last_key_value()?.0;

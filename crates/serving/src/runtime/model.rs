@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use falaj_base::Result;
+use falaj_base::{Error, Result};
 use falaj_inference::Metadata;
 use tokio::sync::watch;
 
-use super::ask::{Answer, Ask, Times};
+use super::ask::{Answer, Ask, Priority, Times};
 use super::cache::{Cache, Question};
 use super::instances::{Instances, Way};
 use super::job::{Computed, Job};
@@ -151,6 +151,19 @@ impl Model {
             Err(error) => underway.failed(started.elapsed(), error),
         }
         answer
+    }
+
+    /// The refusal that a request of this priority is going to meet, whatever else it says: so that it
+    /// need not be read first. `sure` is asked before it counts as asked and refused.
+    pub fn refusal(&self, priority: Priority, sure: impl FnOnce() -> bool) -> Option<Error> {
+        let Runner::Here(instances) = &self.runner else { return None };
+        // A kept answer needs no place in line.
+        if self.cache.is_some() {
+            return None;
+        }
+        let refusal = instances.refusal(priority).filter(|_| sure())?;
+        self.meter.begin().failed(Duration::ZERO, &refusal);
+        Some(refusal)
     }
 
     async fn answer(&self, ask: Ask) -> Result<Answer> {

@@ -20,6 +20,7 @@ mod version;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use falaj_base::{Clock, Error, Result, Timestamp};
 use tokio::sync::{oneshot, watch};
@@ -35,6 +36,9 @@ pub use version::MIGRATIONS;
 use crate::record::ReplyKey;
 use postgres::{Pool, Shared};
 use tx::Engine;
+
+/// How often others are looked at that still write.
+const SETTLING: Duration = Duration::from_millis(50);
 
 /// The handle to the database. Cheap to clone.
 #[derive(Clone)]
@@ -190,6 +194,23 @@ impl Db {
             EngineHandle::Postgres(_) => work,
         };
         self.read(work).await
+    }
+
+    /// Waits until nothing that began before now is still being written, and so all that was is below
+    /// the [`Tx::horizon`]; `false` if others take longer than `patience` to end.
+    pub async fn settled(&self, patience: Duration) -> Result<bool> {
+        if matches!(self.0.engine, EngineHandle::Sqlite(_)) {
+            return Ok(true);
+        }
+        let now = self.write(|tx: &mut Tx<'_>| tx.version()).await?;
+        let until = Instant::now() + patience;
+        while self.read(|tx: &mut Tx<'_>| tx.horizon()).await? <= now {
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+            tokio::time::sleep(SETTLING).await;
+        }
+        Ok(true)
     }
 
     async fn transact<T, F>(&self, pool: &Arc<Pool>, kind: Kind, work: F) -> Result<T>

@@ -138,13 +138,13 @@ impl<'a> Tx<'a> {
     /// Appends a row to a log, at the latest when the transaction commits, in the order of the calls. No
     /// write may read what it, or another in its transaction, has appended. So nothing has to be kept
     /// for undoing it, should the write fail: that is what half of a small write would cost.
-    pub(crate) fn append(&mut self, sql: &'static str, row: &[Value]) -> Result<()> {
+    pub(crate) fn append(&mut self, sql: &'static str, row: Vec<Value>) -> Result<()> {
         match &mut self.appended {
             Some(appended) if !self.failed => {
-                appended.push(sql, row.to_vec());
+                appended.push(sql, row);
                 Ok(())
             }
-            _ => self.put(sql, row),
+            _ => self.put(sql, &row),
         }
     }
 

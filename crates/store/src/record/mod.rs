@@ -74,22 +74,31 @@ impl Tx<'_> {
     pub fn append_audit(&mut self, entry: &AuditEntry) -> Result<()> {
         let text = entry.bounded().canonical()?;
         let (tx, seq) = self.next_position()?;
-        self.append(
+        // A statement that counts for itself would be planned anew by PostgreSQL every time.
+        let sql = if seq.is_some() {
+            "INSERT INTO audit_entry (tx, seq, at, tenant, entry) VALUES ($1, $2, $3, $4, $5)"
+        } else {
             "INSERT INTO audit_entry (tx, seq, at, tenant, entry)
              VALUES ($1, COALESCE($2, (SELECT COALESCE(MAX(seq), 0) + 1 FROM audit_entry
-                                       WHERE tx = 0)), $3, $4, $5)",
-            &params![tx, seq, entry.at, entry.tenant, text],
-        )
+                                       WHERE tx = 0)), $3, $4, $5)"
+        };
+        self.append(sql, params![tx, seq, entry.at, entry.tenant, text].into())
     }
 
     fn append_event(&mut self, change: &Change<'_>, kind: &str, data: &str) -> Result<()> {
         let (tx, seq) = self.next_position()?;
         let scope = &change.resource.scope;
-        self.append(
+        let sql = if seq.is_some() {
+            "INSERT INTO event (tx, seq, id, at, kind, tenant, project, subject, data)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+        } else {
             "INSERT INTO event (tx, seq, id, at, kind, tenant, project, subject, data)
              VALUES ($1, COALESCE($2, (SELECT COALESCE(MAX(seq), 0) + 1 FROM event
-                                       WHERE tx = 0)), $3, $4, $5, $6, $7, $8, $9)",
-            &params![
+                                       WHERE tx = 0)), $3, $4, $5, $6, $7, $8, $9)"
+        };
+        self.append(
+            sql,
+            params![
                 tx,
                 seq,
                 EventId::new(),
@@ -99,12 +108,14 @@ impl Tx<'_> {
                 scope.project(),
                 change.resource.to_string(),
                 data,
-            ],
+            ]
+            .into(),
         )
     }
 
-    /// The next place in a log of any domain that is ordered as these are. A PostgreSQL transaction counts its own rows; on SQLite, where all
-    /// transactions share the number 0, the statement itself continues after the last row of all.
+    /// The next place in a log of any domain that is ordered as these are. A PostgreSQL transaction
+    /// counts its own rows; on SQLite, where all transactions share the number 0, the statement
+    /// itself continues after the last row of all.
     pub fn next_position(&mut self) -> Result<(i64, Option<i64>)> {
         let (tx, last) = match self.position {
             Some(position) => position,

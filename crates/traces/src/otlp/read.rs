@@ -196,7 +196,7 @@ fn received(
         return Err("parent_span_id must have 8 bytes".to_owned());
     }
     let told = parent.is_none() && tell_service(&mut span, resource);
-    let content = if convention::translate(&mut span.attributes) || told {
+    let content = if convention::translate(&mut span.attributes, &span.events) || told {
         span.parent_span_id = parent.clone().unwrap_or_default();
         Bytes::from(span.encode_to_vec())
     } else {

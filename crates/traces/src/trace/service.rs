@@ -6,6 +6,7 @@ use falaj_base::{Action, Error, ProjectId, Result, code};
 use falaj_mlflow::Call;
 use falaj_store::db::Tx;
 use falaj_store::record::Change;
+use falaj_tracking::artifact::location_below;
 use falaj_tracking::experiment::Experiment;
 use serde_json::json;
 use uuid::Uuid;
@@ -78,7 +79,8 @@ pub(crate) fn lock<'a>(
 
 /// A trace of which nothing is known yet.
 pub(crate) fn empty(project: ProjectId, experiment: &Experiment, id: TraceId) -> Trace {
-    let location = format!("{}/traces/{id}/artifacts", experiment.artifact_location);
+    let folder = format!("traces/{id}/artifacts");
+    let location = location_below(&experiment.artifact_location, folder);
     Trace {
         no: Uuid::now_v7(),
         project,

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::experiment::{Experiment, ExperimentId, Stage};
 use super::store;
 use crate::access::{allowed, no_experiment, resource};
-use crate::artifact::{climbs, collects_tokens};
+use crate::artifact::{climbs, collects_tokens, has_plain_query};
 use crate::{
     EXPERIMENT_CREATE, EXPERIMENT_DELETE, EXPERIMENT_READ, EXPERIMENT_UPDATE, Tracking, key,
 };
@@ -351,11 +351,12 @@ fn check_tag(name: &str, value: &str) -> Result<()> {
 /// A location is only ever read by clients, with their own means; it is kept as it was given. What
 /// would smuggle a query or a path upwards into the clients' own resolution is refused.
 fn check_location(location: &str) -> Result<()> {
-    if location.contains(['#', '?', '\0']) || climbs(location) || location.chars().count() > 256 {
+    let upwards = climbs(location) || !has_plain_query(location);
+    if location.contains(['#', '\0']) || upwards || location.chars().count() > 256 {
         let shown: String = location.chars().take(256).collect();
         return Err(refused(format!(
-            "Invalid artifact location '{shown}': it has no '..', '#' or '?' and at most 256 \
-             characters."
+            "Invalid artifact location '{shown}': it has no '..' or '#', a query only as in \
+             's3://bucket/folder?key=value', and at most 256 characters."
         ))
         .at("artifact_location"));
     }

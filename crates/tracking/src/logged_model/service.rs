@@ -12,6 +12,7 @@ use super::id::ModelId;
 use super::model::{LoggedModel, ModelMetric, ModelStatus, check_params};
 use super::store;
 use crate::access::{allowed, resource};
+use crate::artifact::location_below;
 use crate::experiment::{ExperimentId, Stage, require_active, require_active_for};
 use crate::run::{LoggedMetric, RunId, random_name};
 use crate::{RUN_DELETE, RUN_READ, RUN_UNTAG, RUN_WRITE, Tracking};
@@ -81,7 +82,7 @@ impl Tracking {
             self.home(call, run, &RUN_READ).await?;
         }
         let (id, now) = (ModelId::new(), self.now_ms());
-        let location = experiment.artifact_location.trim_end_matches('/');
+        let folder = format!("models/{id}/artifacts");
         let model = LoggedModel {
             id,
             experiment: experiment.no,
@@ -93,7 +94,7 @@ impl Tracking {
             stage: Stage::Active,
             created_at: now,
             updated_at: now,
-            artifact_uri: format!("{location}/models/{id}/artifacts"),
+            artifact_uri: location_below(&experiment.artifact_location, folder),
             params: new.params,
             tags: new.tags,
             metrics: Vec::new(),

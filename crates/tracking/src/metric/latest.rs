@@ -10,7 +10,7 @@ use falaj_base::Result;
 use falaj_store::db::{FromValue, Row, Tx, Value};
 
 use super::point::Point;
-use crate::run::RunId;
+use crate::run::{RunId, store::id_list};
 
 /// What is known of a metric without its history.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,7 +52,7 @@ impl Latest {
     }
 }
 
-/// How many rows one statement writes or asks for. A few fixed sizes: a text per count would
+/// How many rows one statement writes. A few fixed sizes: a text per count would
 /// crowd the prepared statements out, and a statement per row would cost a round trip each.
 const SIZES: [usize; 5] = [256, 64, 16, 4, 1];
 
@@ -122,23 +122,16 @@ pub(super) fn upsert(tx: &mut Tx<'_>, run: RunId, rows: &[(i64, Latest)]) -> Res
     Ok(())
 }
 
-static SELECT: LazyLock<[String; SIZES.len()]> = LazyLock::new(|| SIZES.map(select_text));
-
-fn select_text(runs: usize) -> String {
-    let runs: Vec<_> = (1..=runs).map(|n| format!("${n}")).collect();
-    format!(
-        "SELECT run, key, value, step, timestamp, min, max FROM latest_metric
-         WHERE run IN ({}) ORDER BY run, key",
-        runs.join(", ")
-    )
-}
-
 /// The rows of several runs: `(run, key, latest)`, those of a run together and by key.
 pub fn latest(tx: &mut Tx<'_>, runs: &[RunId]) -> Result<Vec<(RunId, i64, Latest)>> {
     let mut found = Vec::new();
-    for (statement, piece) in pieces(runs, &SELECT) {
-        let runs: Vec<Value> = piece.iter().map(|run| Value::from(*run)).collect();
-        tx.scan(statement, &runs, |row| {
+    for some in runs.chunks(SIZES[0]) {
+        let (list, values) = id_list(some);
+        let sql = format!(
+            "SELECT run, key, value, step, timestamp, min, max FROM latest_metric
+             WHERE run IN ({list}) ORDER BY run, key"
+        );
+        tx.scan(&sql, &values, |row| {
             found.push(read(row)?);
             Ok(())
         })?;
@@ -185,7 +178,7 @@ mod tests {
     fn pieces_cover_everything_in_order() {
         for len in [0, 1, 3, 4, 5, 63, 64, 100, 256, 1000] {
             let all: Vec<_> = (0..len).collect();
-            let cut: Vec<_> = pieces(&all, &SELECT).map(|(_, piece)| piece.to_vec()).collect();
+            let cut: Vec<_> = pieces(&all, &UPSERT).map(|(_, piece)| piece.to_vec()).collect();
             assert_eq!(cut.concat(), all);
             assert!(cut.len() <= 3 * SIZES.len(), "{len}");
             for (text, piece) in pieces(&all, &UPSERT) {

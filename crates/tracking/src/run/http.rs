@@ -215,7 +215,7 @@ impl From<LogMetric> for MetricIn {
 async fn log_metric(t: Arc<Tracking>, call: Call, body: LogMetric) -> Result<Nothing> {
     let run = run_id(body.run_id.clone(), body.run_uuid.clone())?;
     let metric = MetricIn::from(body).read(str::to_owned)?;
-    let batch = Batch { metrics: vec![metric], ..Batch::default() };
+    let batch = Batch { single: true, metrics: vec![metric], ..Batch::default() };
     t.log(&call, &run, batch).await.map(|()| Nothing {})
 }
 
@@ -233,14 +233,14 @@ struct LogPair {
 async fn log_param(t: Arc<Tracking>, call: Call, body: LogPair) -> Result<Nothing> {
     let run = run_id(body.run_id, body.run_uuid)?;
     let pair = (required_text("key", body.key)?, body.value.unwrap_or_default());
-    let batch = Batch { params: vec![pair], ..Batch::default() };
+    let batch = Batch { single: true, params: vec![pair], ..Batch::default() };
     t.log(&call, &run, batch).await.map(|()| Nothing {})
 }
 
 async fn set_tag(t: Arc<Tracking>, call: Call, body: LogPair) -> Result<Nothing> {
     let run = run_id(body.run_id, body.run_uuid)?;
     let pair = (required_text("key", body.key)?, body.value.unwrap_or_default());
-    let batch = Batch { tags: vec![pair], ..Batch::default() };
+    let batch = Batch { single: true, tags: vec![pair], ..Batch::default() };
     t.log(&call, &run, batch).await.map(|()| Nothing {})
 }
 
@@ -277,6 +277,7 @@ async fn log_batch(t: Arc<Tracking>, call: Call, body: LogBatch) -> Result<Nothi
     let params = body.params.into_iter().enumerate().map(|(at, pair)| pair.pair("params", at));
     let tags = body.tags.into_iter().enumerate().map(|(at, pair)| pair.pair("tags", at));
     let batch = Batch {
+        single: false,
         metrics: metrics
             .map(|(at, metric)| metric.read(|field| format!("metrics[{at}].{field}")))
             .collect::<Result<_>>()?,

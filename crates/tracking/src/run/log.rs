@@ -40,6 +40,8 @@ pub struct LoggedMetric {
 /// What one call logs.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
+    /// Whether the call logs one thing and has no lists: a refusal then names the field alone.
+    pub single: bool,
     pub metrics: Vec<LoggedMetric>,
     pub params: Vec<(String, String)>,
     pub tags: Vec<(String, String)>,
@@ -193,12 +195,15 @@ impl Tracking {
                 )));
             }
         }
+        let path = |list: &str, at: usize, field: &str| {
+            if batch.single { field.to_owned() } else { format!("{list}[{at}].{field}") }
+        };
         for (at, metric) in batch.metrics.iter().enumerate() {
-            check_metric(at, metrics, metric)?;
+            check_metric(metric, |field| path("metrics", at, field))?;
         }
         let mut seen: HashSet<&str> = HashSet::with_capacity(params);
-        for (key, _) in &batch.params {
-            check_key("key", key)?;
+        for (at, (key, _)) in batch.params.iter().enumerate() {
+            check_name(key, || path("params", at, "key"))?;
             if !seen.insert(key) {
                 return Err(refused(format!(
                     "Duplicate parameter keys have been submitted: ['{key}']. Please ensure the \
@@ -206,12 +211,16 @@ impl Tracking {
                 )));
             }
         }
+        for (at, (key, _)) in batch.tags.iter().enumerate() {
+            check_name(key, || path("tags", at, "key"))?;
+        }
         let params = batch
             .params
             .into_iter()
             .map(|(key, value)| (key, cut(value, config.max_param_value)))
             .collect();
-        Ok(Batch { metrics: batch.metrics, params, tags: self.checked_tags(batch.tags)? })
+        let tags = self.checked_tags(batch.tags)?;
+        Ok(Batch { params, tags, ..batch })
     }
 }
 
@@ -255,11 +264,13 @@ fn write_metrics(
     metric::store::append(tx, home.run, &points).map(Some)
 }
 
-fn check_metric(at: usize, count: usize, metric: &LoggedMetric) -> Result<()> {
-    let path = |field: &str| {
-        if count == 1 { field.to_owned() } else { format!("metrics[{at}].{field}") }
-    };
-    check_key(&path("name"), &metric.key)?;
+/// Checks a key. Where it stands is spelled out only for one that is refused: a batch has many.
+fn check_name(key: &str, path: impl FnOnce() -> String) -> Result<()> {
+    check_key("key", key).or_else(|_| check_key(&path(), key))
+}
+
+fn check_metric(metric: &LoggedMetric, path: impl Fn(&str) -> String) -> Result<()> {
+    check_name(&metric.key, || path("name"))?;
     if metric.point.timestamp() < 0 {
         let why = "the timestamp must be a nonnegative long (64-bit integer)";
         return Err(invalid(&path("timestamp"), &json!(metric.point.timestamp()), why));

@@ -14,6 +14,7 @@ use super::run::{Run, RunInfo, RunStatus};
 use super::store::{self, Update};
 use super::{naming, repeat, touch};
 use crate::access::{Home, no_run};
+use crate::artifact::location_below;
 use crate::experiment::{ExperimentId, Stage};
 use crate::key::{KeyKind, Learned};
 use crate::{RUN_DELETE, RUN_READ, RUN_WRITE, Tracking};
@@ -224,7 +225,7 @@ pub(super) fn reconciled_name(
 
 /// `mlflow-artifacts:/7/<run>/artifacts`, whatever the location ends with.
 pub(super) fn artifact_uri(location: &str, run: RunId) -> String {
-    format!("{}/{run}/artifacts", location.trim_end_matches('/'))
+    location_below(location, format_args!("{run}/artifacts"))
 }
 
 /// What events and the audit log say of a run.

@@ -111,15 +111,11 @@ pub(crate) fn infos(
 
 /// `$1, $2, …` and the values for it. The list is padded to a power of two by repeating the last
 /// id, so that few different statements are ever prepared.
-pub(crate) fn id_list(ids: &[RunId]) -> (String, Vec<Value>) {
+pub(crate) fn id_list<T: Copy + Into<Value>>(ids: &[T]) -> (String, Vec<Value>) {
     let padded = ids.len().max(1).next_power_of_two();
-    let last = ids.last().copied();
-    let values: Vec<Value> = ids
-        .iter()
-        .copied()
-        .map(Value::from)
-        .chain(std::iter::repeat_n(last.map_or(Value::Null, Value::from), padded - ids.len()))
-        .collect();
+    let last = ids.last().map_or(Value::Null, |id| (*id).into());
+    let mut values: Vec<Value> = ids.iter().map(|id| (*id).into()).collect();
+    values.resize(padded, last);
     let places: Vec<String> = (1..=padded).map(|at| format!("${at}")).collect();
     (places.join(", "), values)
 }

@@ -14,7 +14,7 @@ use super::{
     not_from,
 };
 use crate::Tracking;
-use crate::artifact::proxied_path;
+use crate::artifact::{location_below, proxied_path};
 use crate::dataset::store as lineage;
 use crate::experiment::{Experiment, ExperimentId, Stage};
 use crate::logged_model::{LoggedModel, ModelId, ModelMetric, ModelStatus, store};
@@ -111,7 +111,8 @@ impl Tracking {
             let run = self.receiving_run(mover, &metric.run).await?.run;
             metrics.push(described(metric, run)?);
         }
-        let location = home.artifact_location.trim_end_matches('/');
+        let here =
+            || location_below(&home.artifact_location, format_args!("models/{id}/artifacts"));
         let model = LoggedModel {
             id,
             experiment: home.no,
@@ -123,9 +124,7 @@ impl Tracking {
             stage: Stage::from(from.stage),
             created_at: from.created_at,
             updated_at: from.updated_at,
-            artifact_uri: from
-                .artifact_uri
-                .unwrap_or_else(|| format!("{location}/models/{id}/artifacts")),
+            artifact_uri: from.artifact_uri.unwrap_or_else(here),
             params: from.params,
             tags: from.tags,
             metrics,

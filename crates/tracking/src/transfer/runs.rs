@@ -14,7 +14,7 @@ use super::{
     not_from,
 };
 use crate::Tracking;
-use crate::artifact::proxied_path;
+use crate::artifact::{location_below, proxied_path};
 use crate::dataset::{Dataset, DatasetInput, store as datasets};
 use crate::experiment::{Experiment, ExperimentId, Stage};
 use crate::key::{KeyKind, Learned};
@@ -150,16 +150,13 @@ fn prepared(run: RunIn, home: &Experiment) -> Result<Ready> {
     let id = RunId::parse(&run.id)?.ok_or_else(|| {
         Error::invalid("id", &run.id, "32 hex digits in small letters, as MLflow makes them")
     })?;
-    let location = home.artifact_location.trim_end_matches('/');
+    let here = || location_below(&home.artifact_location, format_args!("{id}/artifacts"));
     Ok(Ready {
         id,
         status: RunStatus::parse(&run.status)?,
         experiment: home.no,
         experiment_id: home.id,
-        artifact_uri: run
-            .artifact_uri
-            .clone()
-            .unwrap_or_else(|| format!("{location}/{id}/artifacts")),
+        artifact_uri: run.artifact_uri.clone().unwrap_or_else(here),
         run,
     })
 }

@@ -69,16 +69,24 @@ async fn a_job_goes_with_all_that_is_its_own_and_its_cost_stays() {
     .await;
 }
 
+/// Folders that are still to be removed.
+const NOTES: &str = "SELECT COUNT(*) AS n FROM training_inbox WHERE kind = 'folder'";
+
+/// A job that has saved something and succeeded, and where that lies.
+async fn saved(world: &World) -> (String, String) {
+    let id = world.submit(json!({ "checkpoint": {} })).await;
+    world.settle().await;
+    let place = world.engine.env(&format!("{id}-0-1"))["CHECKPOINT_DIR"].clone();
+    std::fs::create_dir_all(format!("{place}/1")).unwrap();
+    world.engine.end(&format!("{id}-0-1"), End::Succeeded);
+    world.settle().await;
+    (id, place)
+}
+
 #[tokio::test]
 async fn a_folder_goes_when_whoever_deletes_sees_where_it_lies() {
     each(async |mut world: World| {
-        const NOTES: &str = "SELECT COUNT(*) AS n FROM training_inbox WHERE kind = 'folder'";
-        let id = world.submit(json!({ "checkpoint": {} })).await;
-        world.settle().await;
-        let place = world.engine.env(&format!("{id}-0-1"))["CHECKPOINT_DIR"].clone();
-        std::fs::create_dir_all(format!("{place}/1")).unwrap();
-        world.engine.end(&format!("{id}-0-1"), End::Succeeded);
-        world.settle().await;
+        let (id, place) = saved(&world).await;
         // As a folder that nobody has mounted at the moment.
         let shared = world.folder().join("shared");
         let aside = world.folder().join("elsewhere");
@@ -95,12 +103,7 @@ async fn a_folder_goes_when_whoever_deletes_sees_where_it_lies() {
         let mut local = config();
         local.pool[0].kind = PoolKind::Local;
         world.die_and_be(local.clone());
-        let id = world.submit(json!({ "checkpoint": {} })).await;
-        world.settle().await;
-        let place = world.engine.env(&format!("{id}-0-1"))["CHECKPOINT_DIR"].clone();
-        std::fs::create_dir_all(format!("{place}/1")).unwrap();
-        world.engine.end(&format!("{id}-0-1"), End::Succeeded);
-        world.settle().await;
+        let (id, place) = saved(&world).await;
         let (other, engine) = (tempfile::tempdir().unwrap(), shared_engine());
         world.stand_by(local.clone(), &engine, other.path());
         ok(world.delete(&format!("/jobs/{id}")).await);
@@ -118,17 +121,11 @@ async fn a_folder_goes_when_whoever_deletes_sees_where_it_lies() {
 #[tokio::test]
 async fn a_folder_goes_though_its_pool_has_another_name_by_now() {
     each(async |mut world: World| {
-        const NOTES: &str = "SELECT COUNT(*) AS n FROM training_inbox WHERE kind = 'folder'";
         for kind in [PoolKind::Slurm, PoolKind::Local] {
             let mut named = config();
             named.pool[0].kind = kind;
             world.die_and_be(named.clone());
-            let id = world.submit(json!({ "checkpoint": {} })).await;
-            world.settle().await;
-            let place = world.engine.env(&format!("{id}-0-1"))["CHECKPOINT_DIR"].clone();
-            std::fs::create_dir_all(format!("{place}/1")).unwrap();
-            world.engine.end(&format!("{id}-0-1"), End::Succeeded);
-            world.settle().await;
+            let (id, place) = saved(&world).await;
             named.pool[0].name = Name::new("other").unwrap();
             named.default_pool = Name::new("other").unwrap();
             world.die_and_be(named);

@@ -1,75 +1,12 @@
-//! Products of matrices.
-//!
-//! Four rows at a time are multiplied in tiles whose sums stay in registers; what rows are left
-//! run along the right matrix. Either way an element is summed in the order of the inner dimension,
-//! so a row's result is the same to the last bit whatever the batch.
-
-use std::ops::{AddAssign, Mul};
+//! Products of matrices: shapes, stacks and biases. The loops are in [`super::multiply`].
 
 use falaj_base::{Error, Result};
 
+use super::multiply::Factor;
 use crate::kernels::Kernel;
 use crate::kernels::attributes::{Node, input, optional};
 use crate::kernels::shape::{broadcast, fitting_bytes, places, stretched, strides};
 use crate::tensor::{Data, Element, Tensor};
-
-/// Rows and columns of a tile: eight registers of four singles.
-const ROWS: usize = 4;
-const COLUMNS: usize = 8;
-
-/// Fills `into`, which is zero, with `left [n, inner] · right [inner, columns]`.
-fn multiply<T: Copy + Default + Mul<Output = T> + AddAssign>(
-    left: &[T],
-    right: &[T],
-    inner: usize,
-    columns: usize,
-    into: &mut [T],
-) {
-    if columns == 0 || inner == 0 {
-        return;
-    }
-    let blocks = left.chunks(ROWS * inner).zip(into.chunks_mut(ROWS * columns));
-    for (rows, sums) in blocks {
-        let tiled = if rows.len() == ROWS * inner { columns / COLUMNS * COLUMNS } else { 0 };
-        for first in (0..tiled).step_by(COLUMNS) {
-            tile(rows, right, inner, columns, first, sums);
-        }
-        for (row, sums) in rows.chunks_exact(inner).zip(sums.chunks_exact_mut(columns)) {
-            let sums = &mut sums[tiled..];
-            for (&factor, line) in row.iter().zip(right.chunks_exact(columns)) {
-                for (sum, &element) in sums.iter_mut().zip(&line[tiled..]) {
-                    *sum += factor * element;
-                }
-            }
-        }
-    }
-}
-
-/// One tile of the result.
-#[inline]
-fn tile<T: Copy + Default + Mul<Output = T> + AddAssign>(
-    rows: &[T],
-    right: &[T],
-    inner: usize,
-    columns: usize,
-    first: usize,
-    into: &mut [T],
-) {
-    let mut sums = [[T::default(); COLUMNS]; ROWS];
-    let lanes: [&[T]; ROWS] = std::array::from_fn(|row| &rows[row * inner..][..inner]);
-    for (place, line) in right.chunks_exact(columns).enumerate().take(inner) {
-        let Some(line) = line[first..].first_chunk::<COLUMNS>() else { return };
-        for (sums, row) in sums.iter_mut().zip(lanes) {
-            let factor = row[place];
-            for (sum, &element) in sums.iter_mut().zip(line) {
-                *sum += factor * element;
-            }
-        }
-    }
-    for (row, sums) in sums.iter().enumerate() {
-        into[row * columns + first..][..COLUMNS].copy_from_slice(sums);
-    }
-}
 
 pub(super) fn mat_mul(node: &Node<'_>) -> Result<Kernel> {
     let room = node.room;
@@ -96,7 +33,7 @@ fn product<T>(
     room: usize,
 ) -> Result<Tensor>
 where
-    T: Element + Copy + Default + Mul<Output = T> + AddAssign,
+    T: Element + Factor,
 {
     let refused = || {
         let shapes = format!("{left:?} by {right:?}");
@@ -125,7 +62,7 @@ where
         for ((one, other), into) in pairs.zip(all.chunks_exact_mut(rows * columns)) {
             let one = &a[one * rows * inner..(one + 1) * rows * inner];
             let other = &b[other * inner * columns..(other + 1) * inner * columns];
-            multiply(one, other, inner, columns, into);
+            T::multiply(one, other, inner, columns, into);
         }
     }
     // The dimension that made a vector a matrix goes again.
@@ -141,7 +78,7 @@ where
 pub(super) fn gemm(node: &Node<'_>) -> Result<Kernel> {
     let (alpha, beta) = (node.float("alpha", 1.0), node.float("beta", 1.0));
     let (turn_a, turn_b) = (node.flag("transA", false), node.flag("transB", false));
-    let room = node.room;
+    let (room, scales) = (node.room, alpha.to_bits() != 1.0_f32.to_bits());
     Ok(Box::new(move |inputs| {
         let (a, b, c) = (input(inputs, 0)?, input(inputs, 1)?, optional(inputs, 2));
         macro_rules! of {
@@ -157,18 +94,26 @@ pub(super) fn gemm(node: &Node<'_>) -> Result<Kernel> {
                 let shape = vec![rows, columns];
                 let mut all =
                     vec![<$type>::default(); fitting_bytes(&shape, size_of::<$type>(), room)?];
-                multiply(&a, &b, inner, columns, &mut all);
-                for element in &mut all {
-                    *element *= $alpha;
+                <$type>::multiply(&a, &b, inner, columns, &mut all);
+                if scales {
+                    for element in &mut all {
+                        *element *= $alpha;
+                    }
                 }
                 if let Some(c) = c {
                     if broadcast(c.shape(), &shape)? != shape {
                         let allowed = format!("one that stretches to {shape:?}");
                         return Err(Error::invalid("shape", format!("{:?}", c.shape()), allowed));
                     }
-                    let bias = stretched(c.expect::<$type>()?, c.shape(), &shape);
-                    for (sum, &bias) in all.iter_mut().zip(bias.iter()) {
-                        *sum += $beta * bias;
+                    let own = c.expect::<$type>()?;
+                    let one_line = own.len() == columns && c.shape().last() == Some(&columns);
+                    // One line for all rows, as nearly always, need not be stretched.
+                    let bias =
+                        if one_line { own.into() } else { stretched(own, c.shape(), &shape) };
+                    for sums in all.chunks_mut(bias.len().max(1)) {
+                        for (sum, &bias) in sums.iter_mut().zip(bias.iter()) {
+                            *sum += $beta * bias;
+                        }
                     }
                 }
                 Tensor::of(shape, all)

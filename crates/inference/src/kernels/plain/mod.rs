@@ -7,6 +7,7 @@ mod constant;
 mod layout;
 mod logic;
 mod matrix;
+mod multiply;
 mod reduce;
 mod softmax;
 mod unary;

@@ -96,20 +96,11 @@ impl Intake {
         class: &Class,
         reading: &mut Reading,
     ) -> Result<(Request, Held)> {
-        let bounds = match (class.public, class.large) {
-            (true, _) => self.public,
-            (false, true) => self.large,
-            (false, false) => self.known,
-        };
+        let bounds = self.bounds(class);
         // What extractors hold a body to that they read themselves.
         let limit = DefaultBodyLimit::max(bounds.unpacked.max);
         if class.kind == RouteKind::Call {
-            let mut body = Paced::new(body, self.patience);
-            let read = self.read(&mut parts.headers, &mut body, bounds).await;
-            if body.has_ended() {
-                reading.end();
-            }
-            let (bytes, held) = read?;
+            let (bytes, held) = self.whole(&mut parts.headers, body, class, reading).await?;
             let mut request = Request::from_parts(parts, Body::from(bytes));
             limit.apply(&mut request);
             return Ok((request, Held::Whole(held)));
@@ -134,6 +125,30 @@ impl Intake {
         let mut request = Request::from_parts(parts, body);
         limit.apply(&mut request);
         Ok((request, held))
+    }
+
+    /// The body of a call: complete, plain and within its limits.
+    pub(crate) async fn whole(
+        &self,
+        headers: &mut HeaderMap,
+        body: Body,
+        class: &Class,
+        reading: &mut Reading,
+    ) -> Result<(Bytes, Reservation)> {
+        let mut body = Paced::new(body, self.patience);
+        let read = self.read(headers, &mut body, self.bounds(class)).await;
+        if body.has_ended() {
+            reading.end();
+        }
+        read
+    }
+
+    fn bounds(&self, class: &Class) -> Bounds {
+        match (class.public, class.large) {
+            (true, _) => self.public,
+            (false, true) => self.large,
+            (false, false) => self.known,
+        }
     }
 
     async fn read<B>(

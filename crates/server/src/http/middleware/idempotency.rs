@@ -28,6 +28,11 @@ pub(crate) fn key_of(request: &Request, kind: RouteKind) -> Result<Option<String
     if applies { key(request.headers()) } else { Ok(None) }
 }
 
+/// Whether a request brings a key, be it a good one or not.
+pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
+    headers.contains_key(KEY_HEADER)
+}
+
 /// Answers a repeat, and prepares a first time, which `work` then answers.
 pub(crate) async fn remember(
     db: &Db,

@@ -4,16 +4,18 @@
 //! Must hold: neither the query (it can carry an authorisation code) nor any header is written.
 
 use std::net::IpAddr;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::Request;
 use axum::response::Response;
-use falaj_base::{PrincipalId, RequestInfo};
+use falaj_base::{PrincipalId, RequestInfo, code};
 use falaj_serving::runtime::SPANS;
+use falaj_web::Told;
 use http::{Method, Uri};
 use tracing::{Instrument, Span, field};
 
-use crate::http::route::Class;
+use crate::http::route::{Class, Pattern};
 use crate::metrics::{InFlight, Metrics, RequestLabels};
 use crate::telemetry::{continue_trace, under};
 
@@ -23,7 +25,7 @@ pub(crate) struct Observed {
     started: Instant,
     method: Method,
     uri: Uri,
-    route: Option<MatchedPath>,
+    route: Option<Pattern>,
     info: (falaj_base::RequestId, Option<IpAddr>),
     span: Span,
     in_flight: InFlight,
@@ -32,7 +34,7 @@ pub(crate) struct Observed {
 impl Observed {
     pub(crate) fn begin(
         request: &Request,
-        route: Option<MatchedPath>,
+        route: Option<Pattern>,
         info: &RequestInfo,
         metrics: &Metrics,
     ) -> Self {
@@ -65,7 +67,7 @@ impl Observed {
         if let Some(meter) = &class.meter {
             meter.count(&self.method, status, took);
         } else {
-            let route = self.route.as_ref().map(MatchedPath::as_str);
+            let route = self.route.as_ref().map(Pattern::as_str);
             metrics.end_request(RequestLabels::new(&self.method, route, status), took);
         }
         let _entered = self.span.enter();
@@ -82,10 +84,28 @@ impl Observed {
                 )
             };
         }
-        let routine = status == 200 && class.busy && !is_grpc_refusal(response);
+        let well = status == 200 && !is_grpc_refusal(response);
+        // Refusals of somebody unknown are told of one by one: they may be guesses.
+        let repeated = || who.is_some() && !is_first_of_its_second(response);
+        let routine = class.busy && (well || repeated());
         crate::telemetry::within(self.info.0, || if routine { say!(debug) } else { say!(info) });
         self.in_flight
     }
+}
+
+/// The second in which a refusal for want of room was told of last.
+static TOLD_IN: AtomicU64 = AtomicU64::new(0);
+
+/// Whether a reply is news: anything but a refusal for want of room, and of those one in a second. A line
+/// for each would cost as much as the refusal, just when there is no room; how many there were is
+/// counted.
+fn is_first_of_its_second(response: &Response) -> bool {
+    let told = response.extensions().get::<Told>();
+    if !told.is_some_and(|told| [&code::OVERLOADED, &code::RATE_LIMITED].contains(&told.code)) {
+        return true;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    TOLD_IN.swap(now, Ordering::Relaxed) != now
 }
 
 /// gRPC tells of a refusal in a header, under a status that is always 200.
@@ -94,9 +114,9 @@ fn is_grpc_refusal(response: &Response) -> bool {
 }
 
 /// For traces alone: lines name the request by themselves.
-fn span_of(request: &Request, route: Option<&MatchedPath>, info: &RequestInfo) -> Span {
+fn span_of(request: &Request, route: Option<&Pattern>, info: &RequestInfo) -> Span {
     let method = request.method().as_str();
-    let route = route.map(MatchedPath::as_str);
+    let route = route.map(Pattern::as_str);
     let span = tracing::debug_span!(
         target: SPANS,
         "request",

@@ -160,3 +160,16 @@ fn shadows_of_several_servers_add_up() {
     assert_eq!(record.shadows[&name("next")].report().compared, 2);
     stored(record);
 }
+
+#[test]
+fn requests_of_the_step_before_count_but_are_not_judged() {
+    let canary = canary();
+    let (mut record, _) = Record::begin(Some(&canary), &weights(), at(0), None).unwrap();
+    // As whoever tells does it with what was shared out otherwise.
+    record.add(&seen("next", 60, 60), None).unwrap();
+    assert_eq!(record.variants[&name("next")].requests, 60);
+    let Some(Progress::Canary(rollout)) = &record.progress else { panic!("no canary") };
+    assert_eq!(rollout.canary.requests, 0);
+    let judged = record.judge(&canary, &[], &weights(), at(9), &mut source());
+    assert_eq!(judged, Move::Stay, "a burst of errors of another step");
+}

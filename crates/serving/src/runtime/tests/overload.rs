@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use super::fake::{ask, batching, one, plain};
-use crate::runtime::{Ask, Model, Settings};
+use crate::runtime::{Ask, Model, Priority, Settings};
 
 /// Offers a request every so often for a while. How many were answered in time, and how long the
 /// refused had to wait for their refusal at most.
@@ -96,5 +96,41 @@ async fn what_cannot_be_done_in_time_is_refused_at_once() {
     assert!(error.wait().unwrap() > Duration::from_millis(100), "{:?}", error.wait());
     for done in queue {
         done.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_finds_the_line_full_is_refused_unread_and_counted() {
+    let settings = Settings { batching: batching(1), max_queue: 2, ..plain() };
+    let (world, model) = one(settings).await;
+    assert!(model.refusal(Priority::Normal, || true).is_none(), "nobody waits");
+    world.stage.run_ns.store(300_000_000, SeqCst);
+    // What takes long is not computed where it arrives.
+    model.infer(ask(&[1.0])).await.unwrap();
+    world.stage.run_ns.store(0, SeqCst);
+    world.stage.gate.shut();
+    let asked = || {
+        let model = Arc::clone(&model);
+        tokio::spawn(async move { model.infer(ask(&[1.0])).await })
+    };
+    // The first is being computed before others come: it would leave a place in the line behind it.
+    let mut waiting = vec![asked()];
+    super::fake::eventually("one is computed", || world.stage.gate.waiting.load(SeqCst) == 1).await;
+    waiting.extend((0..2).map(|_| asked()));
+    super::fake::eventually("the line is full", || model.statistics().waiting == 2).await;
+    let before = model.statistics();
+    assert!(model.refusal(Priority::Normal, || false).is_none(), "it may be of another priority");
+    assert!(model.refusal(Priority::High, || true).is_none(), "others would make room for it");
+    assert_eq!(model.statistics().refused, before.refused);
+    let refusal = model.refusal(Priority::Normal, || true).unwrap();
+    assert_eq!(refusal.code().id, "overloaded");
+    assert!(refusal.wait().is_some());
+    assert!(model.refusal(Priority::Low, || true).is_some());
+    let after = model.statistics();
+    assert_eq!(after.refused, before.refused + 2);
+    assert_eq!(after.fail.count, before.fail.count + 2);
+    world.stage.gate.open();
+    for done in waiting {
+        let _ = done.await.unwrap();
     }
 }

@@ -1,0 +1,146 @@
+//! What answers at the port: the router, and before it the short way of calls that come by the ten
+//! thousand a second.
+//!
+//! Must hold: a call on the short way passes the same layers in the same order as any other
+//! ([`super::port`]) and is answered the same. Whatever is not plainly such a call is for the router:
+//! a name with anything encoded in it, and a key that the reply is to be remembered by.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use falaj_web::{Direct, Endpoint};
+use futures::FutureExt;
+use futures::future::Either;
+use http::Method;
+use tower::Service;
+
+use super::connection::Line;
+use super::middleware::idempotency;
+use super::port::{Handler, Port};
+use super::route::Pattern;
+
+/// Everything that answers. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Doors {
+    router: Router,
+    express: Option<Arc<Express>>,
+}
+
+/// The calls that have a short way.
+pub(super) struct Express {
+    port: Arc<Port>,
+    lanes: Vec<Lane>,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(super) struct Lane {
+    method: Method,
+    path: &'static str,
+    /// What stands before the one parameter of the path, and behind it.
+    around: (&'static str, &'static str),
+    handler: Direct,
+}
+
+impl From<Router> for Doors {
+    /// A router alone.
+    fn from(router: Router) -> Self {
+        Self { router, express: None }
+    }
+}
+
+impl Doors {
+    pub(super) fn new(router: Router, port: Arc<Port>, lanes: Vec<Lane>) -> Self {
+        Self { router, express: Some(Arc::new(Express { port, lanes })) }
+    }
+
+    /// Answers a request that came over a line.
+    pub(super) fn answer(
+        &self,
+        mut request: Request,
+        line: Arc<Line>,
+    ) -> impl Future<Output = Response> + Send + 'static + use<> {
+        let express = self.express.as_ref();
+        if let Some((express, lane)) = express.and_then(|express| express.find(&request)) {
+            let (path, handler) = (Some(Pattern::Direct(lane.path)), lane.handler.clone());
+            return Either::Left(Box::pin(async move {
+                express.port.answer(request, line, path, Handler::Direct(handler)).await
+            }));
+        }
+        request.extensions_mut().insert(line);
+        Either::Right(self.router.clone().call(request).map(|answer| {
+            let Ok(response) = answer;
+            response
+        }))
+    }
+}
+
+impl Express {
+    fn find(self: &Arc<Self>, request: &Request) -> Option<(Arc<Self>, &Lane)> {
+        let path = request.uri().path();
+        let lane = self.lanes.iter().find(|lane| lane.is_for(request.method(), path))?;
+        let plain = !idempotency::is_asked_for(request.headers());
+        plain.then(|| (Arc::clone(self), lane))
+    }
+}
+
+impl Lane {
+    /// The short way of an endpoint, if it has one.
+    pub(super) fn of(endpoint: &Endpoint) -> Option<Self> {
+        let handler = endpoint.direct.clone()?;
+        let (before, rest) = endpoint.path.split_once('{')?;
+        let (_, behind) = rest.split_once('}')?;
+        let around = (before, behind);
+        Some(Self { method: endpoint.method.clone(), path: endpoint.path, around, handler })
+    }
+
+    fn is_for(&self, method: &Method, path: &str) -> bool {
+        let (before, behind) = self.around;
+        let named = path.strip_prefix(before).and_then(|rest| rest.strip_suffix(behind));
+        let plain = |name: &str| !name.is_empty() && !name.contains(['/', '%']);
+        *method == self.method && named.is_some_and(plain)
+    }
+}
+
+impl fmt::Debug for Express {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.lanes).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::post;
+    use falaj_web::{Doc, Routes};
+
+    use super::*;
+    use crate::http::METRICS_READ;
+
+    #[test]
+    fn only_a_plain_name_takes_the_short_way() {
+        let path = "/v2/models/{name}/infer";
+        let handler = post(async || "routed");
+        let mut endpoints = Routes::new(Arc::new(()))
+            .raw(Method::POST, path, &METRICS_READ, Doc::default(), handler)
+            .into_endpoints();
+        assert!(Lane::of(&endpoints[0]).is_none());
+        endpoints[0].directly(|_, _, _| async { Ok(Response::default()) });
+        let lane = Lane::of(&endpoints[0]).unwrap();
+        for (method, path, ours) in [
+            (Method::POST, "/v2/models/churn/infer", true),
+            (Method::POST, "/v2/models/a-b.c/infer", true),
+            (Method::GET, "/v2/models/churn/infer", false),
+            (Method::POST, "/v2/models/team%2Fchurn/infer", false),
+            (Method::POST, "/v2/models/churn/versions/1/infer", false),
+            (Method::POST, "/v2/models//infer", false),
+            (Method::POST, "/v2/models/infer", false),
+            (Method::POST, "/v2/models/churn/infer/", false),
+            (Method::POST, "/v2/models/churn", false),
+        ] {
+            assert_eq!(lane.is_for(&method, path), ours, "{method} {path}");
+        }
+    }
+}
