@@ -50,6 +50,9 @@ struct Arguments {
     /// `features` 5].
     #[arg(long)]
     seconds: Option<u64>,
+    /// Measures Falaj alone, where `tracking` and `features` compare it with others.
+    #[arg(long)]
+    without_peers: bool,
     #[command(flatten, next_help_heading = "For `tracking` and `scale`")]
     tracking: tracking::Options,
     #[command(flatten, next_help_heading = "For `serving`")]
@@ -88,8 +91,9 @@ async fn main() -> ExitCode {
 
 /// Returns how many goals were missed.
 async fn measure(arguments: Arguments) -> Result<usize> {
-    let Arguments { mut parts, seconds, mut tracking, mut serving, mut features, mut training } =
-        arguments;
+    let Arguments { mut parts, seconds, without_peers, .. } = arguments;
+    let Arguments { mut tracking, mut serving, mut features, mut training, .. } = arguments;
+    (tracking.without_peers, features.without_peers) = (without_peers, without_peers);
     if let Some(seconds) = seconds {
         (tracking.seconds, serving.seconds, features.seconds) = (seconds, seconds, seconds);
         training.seconds = seconds;

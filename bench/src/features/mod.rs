@@ -50,9 +50,8 @@ pub(crate) struct Options {
     /// What to measure of features, separated by commas; everything if nothing is named.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Measure>,
-    /// Measures Falaj alone.
-    #[arg(long)]
-    without_peers: bool,
+    #[arg(skip)]
+    pub(crate) without_peers: bool,
     /// Keys at most, for `keys`.
     #[arg(long, default_value_t = 50_000_000)]
     keys: i64,

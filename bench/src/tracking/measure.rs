@@ -33,52 +33,76 @@ pub(crate) async fn pair(
     options: &Options,
     engine: &str,
     falaj: &Peer,
-    mlflow: &Peer,
+    mlflow: Option<&Peer>,
 ) -> Result<()> {
     let name = |what: &str| format!("tracking, {engine}: {what}");
 
-    let (theirs, ours) = (log_metric(mlflow, options).await?, log_metric(falaj, options).await?);
-    note(report, &name("log-metric"), &theirs, &ours, 1.0);
-    let ratio = ours.per_second / theirs.per_second;
-    report.goal(&name("log-metric / MLflow"), ratio, "×", Goal::AtLeast(100.0));
-
-    let (theirs, batches) = (log_batch(mlflow, options).await?, log_batch(falaj, options).await?);
-    note(report, &name("metrics in batches"), &theirs, &batches, points_of(BATCH));
-    let ratio = batches.per_second / theirs.per_second;
-    report.goal(&name("log-batch of 1,000 / MLflow"), ratio, "×", Goal::AtLeast(100.0));
-
-    let theirs = population::runs(mlflow, options.runs).await?;
-    let mine = population::runs(falaj, options.runs).await?;
-    let mut theirs = search(mlflow, options, &theirs, options.runs).await?;
-    let mut mine = search(falaj, options, &mine, options.runs).await?;
-    let (median_theirs, median_mine) = (median(&mut theirs), median(&mut mine));
-    report.note(&name("search, MLflow, median"), median_theirs * 1e3, "ms");
-    report.note(&name("search, median"), median_mine * 1e3, "ms");
-    let ratio = median_theirs / median_mine;
-    report.goal(&name("search: MLflow / ours"), ratio, "×", Goal::AtLeast(20.0));
-    report.goal(&name("search, p99"), p99(&mut mine) * 1e3, "ms", Goal::AtMost(50.0));
-
-    let theirs = history(mlflow, options).await?;
-    let mine = history(falaj, options).await?;
-    for ((what, theirs), (_, mine)) in theirs.into_iter().zip(mine) {
-        report.note(&name(&format!("{what}, MLflow")), theirs * 1e3, "ms");
-        report.note(&name(what), mine * 1e3, "ms");
-        let what = name(&format!("{what}: MLflow / ours"));
-        report.goal(&what, theirs / mine, "×", Goal::AtLeast(20.0));
+    let theirs = on(mlflow, async |peer| log_metric(peer, options).await).await?;
+    let ours = log_metric(falaj, options).await?;
+    note(report, &name("log-metric"), theirs.as_ref(), &ours, 1.0);
+    if let Some(theirs) = theirs {
+        let ratio = ours.per_second / theirs.per_second;
+        report.goal(&name("log-metric / MLflow"), ratio, "×", Goal::AtLeast(100.0));
     }
 
-    let (theirs, ours) = (mlflow.resident()?, falaj.resident()?);
-    report.note(&name("resident memory, MLflow"), theirs, "MB");
+    let theirs = on(mlflow, async |peer| log_batch(peer, options).await).await?;
+    let ours = log_batch(falaj, options).await?;
+    note(report, &name("metrics in batches"), theirs.as_ref(), &ours, points_of(BATCH));
+    if let Some(theirs) = theirs {
+        let ratio = ours.per_second / theirs.per_second;
+        report.goal(&name("log-batch of 1,000 / MLflow"), ratio, "×", Goal::AtLeast(100.0));
+    }
+
+    let found = async |peer: &Peer| {
+        let experiment = population::runs(peer, options.runs).await?;
+        search(peer, options, &experiment, options.runs).await
+    };
+    let theirs = on(mlflow, &found).await?.map(|mut times| median(&mut times));
+    let mut ours = found(falaj).await?;
+    compare(report, &name("search"), theirs, median(&mut ours));
+    report.goal(&name("search, p99"), p99(&mut ours) * 1e3, "ms", Goal::AtMost(50.0));
+
+    let theirs = on(mlflow, async |peer| history(peer, options).await).await?;
+    let ours = history(falaj, options).await?;
+    for (at, (what, ours)) in ours.into_iter().enumerate() {
+        compare(report, &name(what), theirs.as_ref().map(|theirs| theirs[at].1), ours);
+    }
+
+    let ours = falaj.resident()?;
     report.note(&name("resident memory"), ours, "MB");
-    report.goal(&name("resident memory / MLflow"), ours / theirs, "×", Goal::AtMost(0.1));
+    if let Some(mlflow) = mlflow {
+        let theirs = mlflow.resident()?;
+        report.note(&name("resident memory, MLflow"), theirs, "MB");
+        report.goal(&name("resident memory / MLflow"), ours / theirs, "×", Goal::AtMost(0.1));
+    }
     Ok(())
 }
 
-fn note(report: &Report, what: &str, theirs: &Rate, ours: &Rate, each: f64) {
-    report.note(&format!("{what}, MLflow"), theirs.per_second * each, "/s");
-    report.note(what, ours.per_second * each, "/s");
-    report.note(&format!("{what}, MLflow, server CPU a request"), theirs.cpu_micros, "µs");
-    report.note(&format!("{what}, server CPU a request"), ours.cpu_micros, "µs");
+/// What is measured on the original, if it is there.
+async fn on<T>(
+    peer: Option<&Peer>,
+    measured: impl AsyncFnOnce(&Peer) -> Result<T>,
+) -> Result<Option<T>> {
+    match peer {
+        Some(peer) => measured(peer).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Two times for the same, in seconds.
+fn compare(report: &mut Report, what: &str, theirs: Option<f64>, ours: f64) {
+    report.note(what, ours * 1e3, "ms");
+    if let Some(theirs) = theirs {
+        report.note(&format!("{what}, MLflow"), theirs * 1e3, "ms");
+        report.goal(&format!("{what}: MLflow / ours"), theirs / ours, "×", Goal::AtLeast(20.0));
+    }
+}
+
+fn note(report: &Report, what: &str, theirs: Option<&Rate>, ours: &Rate, each: f64) {
+    for (whose, rate) in theirs.map(|rate| (", MLflow", rate)).into_iter().chain([("", ours)]) {
+        report.note(&format!("{what}{whose}"), rate.per_second * each, "/s");
+        report.note(&format!("{what}{whose}, server CPU a request"), rate.cpu_micros, "µs");
+    }
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a count of points is far below 2^52")]

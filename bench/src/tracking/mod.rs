@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use falaj_testkit::database::{POSTGRES_URL, PostgresDatabase};
 
 use crate::report::Report;
@@ -44,11 +45,26 @@ pub(crate) struct Options {
     /// Connections that log at the same time.
     #[arg(long, default_value_t = 16)]
     connections: usize,
+    /// The databases to measure on, separated by commas; both if none is named.
+    #[arg(long, value_delimiter = ',')]
+    databases: Vec<Database>,
+    #[arg(skip)]
+    pub(crate) without_peers: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Database {
+    Sqlite,
+    Postgres,
 }
 
 impl Options {
     fn time(&self) -> Duration {
         Duration::from_secs(self.seconds)
+    }
+
+    fn is_for(&self, database: Database) -> bool {
+        self.databases.is_empty() || self.databases.contains(&database)
     }
 
     fn python(&self) -> Result<PathBuf> {
@@ -62,20 +78,36 @@ impl Options {
 
 /// Both servers, on SQLite and then on PostgreSQL.
 pub(crate) async fn measure(report: &mut Report, options: &Options) -> Result<()> {
-    let python = options.python()?;
-    let falaj = Peer::falaj(None).await?;
-    let mlflow = Peer::mlflow(&python, None).await?;
-    measure::pair(report, options, "SQLite", &falaj, &mlflow).await?;
-    drop((falaj, mlflow));
+    if options.is_for(Database::Sqlite) {
+        let falaj = Peer::falaj(None).await?;
+        let mlflow = original(options, None).await?;
+        measure::pair(report, options, "SQLite", &falaj, mlflow.as_ref()).await?;
+    }
+    if !options.is_for(Database::Postgres) {
+        return Ok(());
+    }
     let Some((ours, theirs)) = postgres().await?.zip(postgres().await?) else { return Ok(()) };
     let falaj = Peer::falaj(Some(ours.url())).await?;
-    let mlflow = Peer::mlflow(&python, Some(theirs.url())).await?;
-    measure::pair(report, options, "PostgreSQL", &falaj, &mlflow).await
+    let mlflow = original(options, Some(theirs.url())).await?;
+    measure::pair(report, options, "PostgreSQL", &falaj, mlflow.as_ref()).await
+}
+
+/// The real MLflow, unless Falaj is measured alone.
+async fn original(options: &Options, database: Option<String>) -> Result<Option<Peer>> {
+    if options.without_peers {
+        return Ok(None);
+    }
+    Peer::mlflow(&options.python()?, database).await.map(Some)
 }
 
 /// Falaj alone, as it grows.
 pub(crate) async fn scale(report: &mut Report, options: &Options) -> Result<()> {
-    scale::measure(report, options, "SQLite", &Peer::falaj(None).await?).await?;
+    if options.is_for(Database::Sqlite) {
+        scale::measure(report, options, "SQLite", &Peer::falaj(None).await?).await?;
+    }
+    if !options.is_for(Database::Postgres) {
+        return Ok(());
+    }
     let Some(database) = postgres().await? else { return Ok(()) };
     let falaj = Peer::falaj(Some(database.url())).await?;
     scale::measure(report, options, "PostgreSQL", &falaj).await

@@ -127,23 +127,29 @@ impl Db {
         F: Fn(&mut Tx<'_>, Option<&Row>) -> Result<T> + Send + Sync + 'static,
         T: Send + 'static,
     {
-        let EngineHandle::Postgres(pool) = &self.0.engine else {
-            return self
-                .write(move |tx| tx.hold(&held).and_then(|row| work(tx, row.as_ref())))
-                .await;
-        };
-        let work = Arc::new(work);
-        match pool.group.write(&self.0, held.clone(), work.clone()).await? {
-            Shared::Done(result) => {
-                if result.is_ok() {
-                    self.0.commits.send_modify(|count| *count += 1);
+        let result = match &self.0.engine {
+            EngineHandle::Sqlite(sqlite) => {
+                let work =
+                    move |tx: &mut Tx<'_>| tx.hold(&held).and_then(|row| work(tx, row.as_ref()));
+                sqlite.writer.write_again(work).await
+            }
+            EngineHandle::Postgres(pool) => {
+                let work = Arc::new(work);
+                match pool.group.write(&self.0, held.clone(), work.clone()).await? {
+                    Shared::Done(result) => result,
+                    Shared::Alone => {
+                        let work = move |tx: &mut Tx<'_>| {
+                            tx.hold(&held).and_then(|row| work(tx, row.as_ref()))
+                        };
+                        return self.write(work).await;
+                    }
                 }
-                result
             }
-            Shared::Alone => {
-                self.write(move |tx| tx.hold(&held).and_then(|row| work(tx, row.as_ref()))).await
-            }
+        };
+        if result.is_ok() {
+            self.0.commits.send_modify(|count| *count += 1);
         }
+        result
     }
 
     /// Changes whenever this server has committed a write.

@@ -5,7 +5,7 @@
 //! written again, in the same transaction.
 //!
 //! Chunks grow as in a log-structured tree: a new one takes in those before it that are not much
-//! larger. So a point is rewritten a dozen times at most, not once for every sixty-four that follow,
+//! larger. So a point is rewritten a dozen times at most, not with every compaction that follows,
 //! and a key has few chunks that are not full.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use super::store::{CHUNK_POINTS, blob, decode_chunk, insert_chunks};
 use crate::run::{RunId, touch};
 
 /// The most log rows one transaction moves: on SQLite other writers wait for it.
-pub const ROWS_AT_ONCE: usize = 256;
+pub const ROWS_AT_ONCE: usize = 512;
 /// With more chunks than this that are not full, a key is compacted for that alone.
 pub(super) const OPEN_CHUNKS: usize = 8;
 
@@ -31,6 +31,8 @@ pub struct Compacted {
     pub rows: usize,
     /// Whether there may be more of them.
     pub more: bool,
+    /// The run's last change: those before it are forgotten.
+    pub settled: Option<i64>,
 }
 
 /// Lets one transaction at a time rearrange or delete a run's points. Logging does not take it.
@@ -38,8 +40,9 @@ pub(super) fn lock(tx: &mut Tx<'_>, run: RunId) -> Result<()> {
     tx.lock(&format!("metric/{run}"))
 }
 
-/// Moves log rows of a run into chunks and gathers small chunks.
-pub fn compact(tx: &mut Tx<'_>, run: RunId) -> Result<Compacted> {
+/// Moves log rows of a run into chunks and gathers small chunks. Changes of the run before `settled` are
+/// known to be forgotten.
+pub fn compact(tx: &mut Tx<'_>, run: RunId, settled: Option<i64>) -> Result<Compacted> {
     lock(tx, run)?;
     let (rows, mut waiting) = take_log(tx, run)?;
     let mut open = open_chunks(tx, run)?;
@@ -56,8 +59,8 @@ pub fn compact(tx: &mut Tx<'_>, run: RunId) -> Result<Compacted> {
         }
         insert_chunks(tx, run, key, &in_time_order(points))?;
     }
-    touch::settle(tx, run)?;
-    Ok(Compacted { rows, more: rows == ROWS_AT_ONCE })
+    let settled = touch::settle(tx, run, settled)?;
+    Ok(Compacted { rows, more: rows == ROWS_AT_ONCE, settled })
 }
 
 /// Removes the oldest log rows and gives their points by key.

@@ -22,6 +22,8 @@ use crate::run::{RunId, touch};
 /// A run that logs many metrics waits until there are this many points of each: chunks of a few
 /// points would be no better than the log.
 const POINTS_PER_KEY: usize = 64;
+/// How many rows make a run due, on SQLite and on PostgreSQL, unless the configuration says so.
+const ROWS: (usize, usize) = (32, 128);
 /// How many rows a sweep looks at in one transaction.
 const SWEEP_ROWS: usize = 10_000;
 /// The tables that it looks through.
@@ -35,6 +37,8 @@ pub struct Compactor(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     config: CompactionConfig,
+    /// How many rows make a run due.
+    rows: usize,
     db: Db,
     state: Mutex<State>,
     wake: Arc<Notify>,
@@ -44,6 +48,8 @@ struct Inner {
 struct State {
     backlogs: HashMap<RunId, Backlog>,
     due: BTreeSet<RunId>,
+    /// The last change of runs that were compacted by then; no more of them than are watched.
+    settled: HashMap<RunId, i64>,
     /// When all runs were looked through; absent if that is wanted now.
     swept: Option<Timestamp>,
 }
@@ -67,8 +73,8 @@ impl Backlog {
         self.direct += usize::from(appended.chunks > 0);
     }
 
-    fn is_due(&self, config: &CompactionConfig) -> bool {
-        self.rows >= config.rows
+    fn is_due(&self, rows: usize, config: &CompactionConfig) -> bool {
+        self.rows >= rows
             || self.points >= config.points.max(self.keys * POINTS_PER_KEY)
             || self.direct > 2 * OPEN_CHUNKS
     }
@@ -78,7 +84,9 @@ impl Compactor {
     #[must_use]
     pub fn new(config: CompactionConfig, db: Db) -> Self {
         let (state, wake) = (Mutex::default(), Arc::default());
-        Self(Arc::new(Inner { config, db, state, wake }))
+        let usual = if db.engine_name() == "sqlite" { ROWS.0 } else { ROWS.1 };
+        let rows = config.rows.unwrap_or(usual);
+        Self(Arc::new(Inner { config, rows, db, state, wake }))
     }
 
     /// To be called after the commit of what was appended.
@@ -86,7 +94,7 @@ impl Compactor {
         let mut state = self.state();
         let backlog = state.backlogs.entry(run).or_default();
         backlog.add(appended);
-        if backlog.is_due(&self.0.config) {
+        if backlog.is_due(self.0.rows, &self.0.config) {
             state.backlogs.remove(&run);
             state.due.insert(run);
             self.0.wake.notify_one();
@@ -145,13 +153,26 @@ impl Compactor {
     }
 
     async fn compact_run(&self, run: RunId) -> Result<()> {
-        while self.0.db.write(move |tx| compact(tx, run)).await?.more {}
-        Ok(())
+        loop {
+            let since = self.state().settled.get(&run).copied();
+            let done = self.0.db.write(move |tx| compact(tx, run, since)).await?;
+            let mut state = self.state();
+            if state.settled.len() >= self.0.config.runs {
+                state.settled.clear();
+            }
+            match done.settled {
+                Some(last) => state.settled.insert(run, last),
+                None => state.settled.remove(&run),
+            };
+            if !done.more {
+                return Ok(());
+            }
+        }
     }
 
     /// Goes through the whole log, a page of rows at a time.
     async fn sweep(&self) -> Result<()> {
-        let enough = self.0.config.rows;
+        let enough = self.0.rows;
         let mut after = None;
         loop {
             let page = self.0.db.read(move |tx| backlogs(tx, LOG, after)).await?;
@@ -172,7 +193,7 @@ impl Compactor {
         loop {
             let page = self.0.db.read(move |tx| backlogs(tx, CHANGES, after)).await?;
             for (run, _) in page.runs.iter().filter(|(_, rows)| *rows >= enough).copied() {
-                self.0.db.write(move |tx| touch::settle(tx, run)).await?;
+                self.0.db.write(move |tx| touch::settle(tx, run, None)).await?;
             }
             match page.next {
                 Some(next) => after = Some(next),

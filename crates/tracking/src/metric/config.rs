@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CompactionConfig {
-    /// Gather once this many requests have logged to a run.
+    /// Gather once this many requests have logged to a run; by default 32 on SQLite, where fewer pages
+    /// are then written with every commit, and 128 on PostgreSQL, where every gathering is a transaction.
     #[schemars(range(min = 1, max = 10000))]
-    pub rows: usize,
+    pub rows: Option<usize>,
     /// Gather once this many points are waiting, if they are at least 64 for each metric.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub points: usize,
@@ -27,7 +28,7 @@ pub struct CompactionConfig {
 impl Default for CompactionConfig {
     fn default() -> Self {
         Self {
-            rows: 64,
+            rows: None,
             points: 2048,
             runs: 100_000,
             sweep_every: HumanDuration::new(Duration::from_mins(10)),

@@ -75,14 +75,18 @@ pub(crate) fn note_all(tx: &mut Tx<'_>, experiment: i64) -> Result<()> {
     .map(drop)
 }
 
-/// Forgets the changes of a run but for the last.
-pub(crate) fn settle(tx: &mut Tx<'_>, run: RunId) -> Result<()> {
-    tx.execute(
-        "DELETE FROM run_touch WHERE run = $1
-         AND version < (SELECT MAX(version) FROM run_touch WHERE run = $1)",
-        &params![run],
-    )
-    .map(drop)
+/// Forgets the changes of a run but for the last, whose version it gives. Those before `since` are known
+/// to be forgotten: PostgreSQL would step over what is left of each of them until a vacuum comes by.
+pub(crate) fn settle(tx: &mut Tx<'_>, run: RunId, since: Option<i64>) -> Result<Option<i64>> {
+    let last = "SELECT MAX(version) AS last FROM run_touch WHERE run = $1";
+    let last: Option<i64> = tx.query_one(last, &params![run])?.get("last")?;
+    if let Some(last) = last {
+        tx.execute(
+            "DELETE FROM run_touch WHERE run = $1 AND version >= $2 AND version < $3",
+            &params![run, since.unwrap_or(i64::MIN), last],
+        )?;
+    }
+    Ok(last)
 }
 
 /// Forgets all of a run that is taken away.

@@ -4,6 +4,7 @@
 //! fsynced; readers work on snapshots and neither wait for the writer nor hold it up.
 
 mod bind;
+mod patience;
 mod reader;
 mod writer;
 

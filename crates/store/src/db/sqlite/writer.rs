@@ -1,8 +1,9 @@
 //! Group commit: writes that arrive while an fsync runs share the next one.
 //!
 //! One thread owns the writing connection. It takes the first waiting job, opens a transaction,
-//! runs the job and whatever else waits by then (each further one inside its own savepoint), appends
-//! to the logs what all of them record, commits once, and only then tells each caller its own result.
+//! runs the job and whatever else waits by then (each further one inside its own savepoint, unless all
+//! of them can be run again), appends to the logs what all of them record, commits once, and only then
+//! tells each caller its own result.
 //! A job that fails is undone and harms nobody; a commit that fails fails every job in it, and nothing
 //! of them remains.
 //!
@@ -23,6 +24,7 @@ use rusqlite::{Connection, Statement};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
+use super::patience::Patience;
 use super::{execute_many, translate};
 use crate::db::config::DatabaseConfig;
 use crate::db::copy;
@@ -36,30 +38,58 @@ const QUEUE_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 /// How many of them end a pause: to be woken for each would cost more than it brings.
 const WOKEN_FOR: usize = 24;
-/// The most commits in a row after which nobody is waited for.
-const MOST_UNWAITED: u32 = 256;
 
 /// A caller's work, with its type erased: run inside the shared transaction, answered after it.
 trait Job: Send {
-    /// Whether the work succeeded, so that its savepoint is to be kept.
+    /// Whether it can be run again, should the transaction be begun anew.
+    fn repeats(&self) -> bool;
+    /// Whether the work succeeded, so that what it wrote is to be kept.
     fn run(&mut self, tx: &mut Tx<'_>) -> bool;
     fn answer(self: Box<Self>, committed: Result<()>);
 }
 
-struct Work<F, T> {
-    code: Option<F>,
+/// What is to be done: once, or as often as it takes.
+trait Code<T>: Send {
+    const REPEATS: bool;
+    fn run(&mut self, tx: &mut Tx<'_>) -> Option<Result<T>>;
+}
+
+struct Once<F>(Option<F>);
+
+impl<T, F: FnOnce(&mut Tx<'_>) -> Result<T> + Send> Code<T> for Once<F> {
+    const REPEATS: bool = false;
+
+    fn run(&mut self, tx: &mut Tx<'_>) -> Option<Result<T>> {
+        self.0.take().map(|code| code(tx))
+    }
+}
+
+struct Again<F>(F);
+
+impl<T, F: Fn(&mut Tx<'_>) -> Result<T> + Send> Code<T> for Again<F> {
+    const REPEATS: bool = true;
+
+    fn run(&mut self, tx: &mut Tx<'_>) -> Option<Result<T>> {
+        Some((self.0)(tx))
+    }
+}
+
+struct Work<C, T> {
+    code: C,
     /// Absent until the work has run to its end: still absent after a panic.
     result: Option<Result<T>>,
     caller: oneshot::Sender<Result<T>>,
 }
 
-impl<F, T> Job for Work<F, T>
-where
-    F: FnOnce(&mut Tx<'_>) -> Result<T> + Send,
-    T: Send,
-{
+impl<C: Code<T>, T: Send> Job for Work<C, T> {
+    fn repeats(&self) -> bool {
+        C::REPEATS
+    }
+
     fn run(&mut self, tx: &mut Tx<'_>) -> bool {
-        self.result = self.code.take().map(|code| code(tx).and_then(|value| tx.sound(value)));
+        // It may have run before.
+        self.result = None;
+        self.result = self.code.run(tx).map(|result| result.and_then(|value| tx.sound(value)));
         matches!(self.result, Some(Ok(_)))
     }
 
@@ -121,8 +151,21 @@ impl Writer {
         F: FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
         T: Send + 'static,
     {
+        self.queue(Once(Some(work))).await
+    }
+
+    /// Writes what may be run more than once; the last time counts. It is cheaper, see [`Done`].
+    pub(in crate::db) async fn write_again<T, F>(&self, work: F) -> Result<T>
+    where
+        F: Fn(&mut Tx<'_>) -> Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.queue(Again(work)).await
+    }
+
+    async fn queue<T: Send + 'static>(&self, code: impl Code<T> + 'static) -> Result<T> {
         let (caller, answered) = oneshot::channel();
-        let job = Box::new(Work { code: Some(work), result: None, caller });
+        let job = Box::new(Work { code, result: None, caller });
         match self.queue.try_send(job) {
             Ok(()) => {}
             Err(TrySendError::Full(job)) => self.wait_for_a_place(job).await?,
@@ -204,6 +247,19 @@ struct Kept {
     counted: Option<i64>,
 }
 
+/// The jobs of a transaction that have run.
+///
+/// To undo one alone takes a savepoint, for which every page that it changes is copied: a quarter of what
+/// a small write costs. Those that can be run again do without, as long as all in their transaction can:
+/// should one fail after it has changed something, the transaction is begun anew, and all run again.
+#[derive(Default)]
+struct Done {
+    jobs: Vec<Box<dyn Job>>,
+    kept: Kept,
+    /// Whether each is undone alone from here on.
+    apart: bool,
+}
+
 /// How the last commit went.
 #[derive(Default)]
 struct Shared {
@@ -211,28 +267,6 @@ struct Shared {
     /// Those who came while it ran.
     waiting: usize,
     took: Duration,
-}
-
-/// Whether waiting for callers has paid of late.
-#[derive(Debug, Default)]
-struct Patience {
-    /// Commits after which nobody will be waited for.
-    unwaited: u32,
-    /// How many it will be once waiting was in vain again.
-    next: u32,
-}
-
-impl Patience {
-    fn waits(&mut self) -> bool {
-        let waits = self.unwaited == 0;
-        self.unwaited = self.unwaited.saturating_sub(1);
-        waits
-    }
-
-    fn learn(&mut self, all_came: bool) {
-        self.next = if all_came { 1 } else { (self.next * 2).clamp(1, MOST_UNWAITED) };
-        self.unwaited = if all_came { 0 } else { self.next };
-    }
 }
 
 impl Thread {
@@ -284,28 +318,19 @@ impl Thread {
         (expected, pause): (usize, Duration),
         verbs: &mut Verbs<'_>,
     ) -> Shared {
-        let (mut done, mut end) = (Vec::new(), None);
-        let mut kept = Kept::default();
+        let (mut done, mut end) = (Done::default(), None);
         let begun = run_verb(&mut verbs.begin);
         let mut next = Some(first);
-        while let Some(mut job) = next {
-            // Not in a transaction any more: it could not begin, or a full disk made SQLite roll
-            // it all back. Nothing may run then, lest it commit on its own.
-            if !self.connection.is_autocommit() {
-                if done.is_empty() {
-                    self.run_first(job.as_mut(), &mut kept, verbs);
-                } else {
-                    self.run_in_savepoint(job.as_mut(), &mut kept, verbs);
-                }
-            }
-            done.push(job);
-            let missed = expected.saturating_sub(done.len());
-            next = if done.len() < self.batch {
+        while let Some(job) = next {
+            self.run_beside(job, &mut done, verbs);
+            let missed = expected.saturating_sub(done.jobs.len());
+            next = if done.jobs.len() < self.batch {
                 self.next(jobs, missed, &mut end, pause)
             } else {
                 None
             };
         }
+        let Done { jobs: done, kept, .. } = done;
         let since = Instant::now();
         let committed = begun.and_then(|()| self.commit(kept.appended, verbs));
         let shared = Shared { jobs: done.len(), waiting: jobs.len(), took: since.elapsed() };
@@ -318,6 +343,44 @@ impl Thread {
             });
         }
         shared
+    }
+
+    /// Runs a job of a transaction, beside those that have run.
+    fn run_beside(&self, mut job: Box<dyn Job>, done: &mut Done, verbs: &mut Verbs<'_>) {
+        // Not in a transaction any more: it could not begin, or a full disk made SQLite roll it all
+        // back. Nothing may run then, lest it commit on its own.
+        if !self.connection.is_autocommit() {
+            if !done.apart && job.repeats() {
+                let before = self.connection.total_changes();
+                let is_kept = self.run_contained(job.as_mut(), &mut done.kept);
+                if !is_kept && self.connection.total_changes() != before {
+                    self.begin_anew(done, verbs);
+                    self.run_in_savepoint(job.as_mut(), &mut done.kept, verbs);
+                }
+            } else if done.jobs.is_empty() {
+                self.run_first(job.as_mut(), &mut done.kept, verbs);
+            } else {
+                self.run_in_savepoint(job.as_mut(), &mut done.kept, verbs);
+            }
+        }
+        done.apart |= !job.repeats();
+        done.jobs.push(job);
+    }
+
+    /// Undoes everything, and runs those who have run again, each so that it can be undone alone.
+    fn begin_anew(&self, done: &mut Done, verbs: &mut Verbs<'_>) {
+        done.apart = true;
+        done.kept = Kept::default();
+        if self.connection.is_autocommit() {
+            return;
+        }
+        // If it cannot begin again, nothing more runs, and the commit will tell.
+        let _ = run_verb(&mut verbs.roll_back).and_then(|()| run_verb(&mut verbs.begin));
+        for job in &mut done.jobs {
+            if !self.connection.is_autocommit() {
+                self.run_in_savepoint(job.as_mut(), &mut done.kept, verbs);
+            }
+        }
     }
 
     /// Runs the first job of a transaction: to undo it is to begin again, so it needs no savepoint.

@@ -1,7 +1,7 @@
 //! Moving the log into chunks: nothing lost, whoever works beside it, and few rows left.
 
 use falaj_base::code;
-use falaj_store::db::{Value, params};
+use falaj_store::db::{Tx, Value, params};
 use falaj_testkit::database::each;
 use falaj_tracking::metric::compact::Compacted;
 use falaj_tracking::metric::{CompactionConfig, Compactor};
@@ -10,15 +10,20 @@ use futures::future::join_all;
 use super::{append, compact_once, count, history, latest, log, point, points, run, try_history};
 use crate::prepare;
 
+fn config() -> CompactionConfig {
+    CompactionConfig { rows: Some(64), ..CompactionConfig::default() }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_becomes_chunks_once() {
     each(|db| async move {
         prepare(&db).await;
-        log(&db, run(1), 1, &points(0..300)).await;
-        assert_eq!(count(&db, "metric_log", run(1)).await, 300);
-        for (rows, more) in [(256, true), (44, false), (0, false)] {
-            assert_eq!(compact_once(&db, run(1)).await.unwrap(), Compacted { rows, more });
-            assert_eq!(history(&db, run(1), 1).await, points(0..300));
+        log(&db, run(1), 1, &points(0..600)).await;
+        assert_eq!(count(&db, "metric_log", run(1)).await, 600);
+        for (rows, more) in [(512, true), (88, false), (0, false)] {
+            let settled = None;
+            assert_eq!(compact_once(&db, run(1)).await.unwrap(), Compacted { rows, more, settled });
+            assert_eq!(history(&db, run(1), 1).await, points(0..600));
         }
         assert_eq!(count(&db, "metric_log", run(1)).await, 0);
         assert_eq!(compact_once(&db, run(9)).await.unwrap().rows, 0, "an unknown run");
@@ -108,7 +113,7 @@ async fn nothing_is_lost_beside_writers_readers_and_other_compactions() {
 async fn the_compactor_acts_on_what_it_is_told() {
     each(|db| async move {
         prepare(&db).await;
-        let compactor = Compactor::new(CompactionConfig::default(), db.clone());
+        let compactor = Compactor::new(config(), db.clone());
         compactor.run().await.expect("the first sweep, of nothing");
         for n in 0..70 {
             for which in [1, 2] {
@@ -138,6 +143,34 @@ async fn the_compactor_acts_on_what_it_is_told() {
     .await;
 }
 
+/// Of the changes of a run the last stays, also where it is known what was forgotten before.
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_but_the_last_are_forgotten() {
+    each(|db| async move {
+        prepare(&db).await;
+        let compactor = Compactor::new(config(), db.clone());
+        for round in 1..=3 {
+            for n in 0..64 {
+                let version = 100 * round + n;
+                let noted = move |tx: &mut Tx<'_>| {
+                    let sql = "INSERT INTO run_touch (run, version, experiment) VALUES ($1, $2, 1)";
+                    tx.execute(sql, &params![run(1), version])
+                };
+                db.write(noted).await.unwrap();
+                compactor.note(run(1), append(&db, run(1), vec![(1, points(n..n + 1))]).await);
+            }
+            compactor.run().await.unwrap();
+            let left = db.read(|tx| {
+                let rows = tx.query("SELECT version FROM run_touch", &[])?;
+                rows.iter().map(|row| row.get::<i64>("version")).collect()
+            });
+            let left: Vec<i64> = left.await.unwrap();
+            assert_eq!(left, [100 * round + 63]);
+        }
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sweep_finds_what_nobody_counted() {
     each(|db| async move {
@@ -145,7 +178,7 @@ async fn a_sweep_finds_what_nobody_counted() {
         log(&db, run(1), 1, &points(0..63)).await;
         log(&db, run(2), 1, &points(0..64)).await;
         log(&db, run(3), 1, &points(0..600)).await;
-        let compactor = Compactor::new(CompactionConfig::default(), db.clone());
+        let compactor = Compactor::new(config(), db.clone());
         compactor.run().await.unwrap();
         for (n, left) in [(1, 63), (2, 0), (3, 0)] {
             assert_eq!(count(&db, "metric_log", run(n)).await, left, "run {n}");
@@ -153,7 +186,7 @@ async fn a_sweep_finds_what_nobody_counted() {
         assert_eq!(history(&db, run(3), 1).await, points(0..600));
 
         // With room for two runs only, a third makes it forget all, and look for itself.
-        let config = CompactionConfig { runs: 2, ..CompactionConfig::default() };
+        let config = CompactionConfig { runs: 2, ..config() };
         let forgetful = Compactor::new(config, db.clone());
         forgetful.run().await.unwrap();
         log(&db, run(5), 1, &points(0..64)).await;
@@ -178,7 +211,7 @@ async fn damage_is_reported_and_stays_where_it_is() {
         assert_eq!(try_history(&db, run(1), 1).await.unwrap_err().code(), &code::INTEGRITY);
         assert_eq!(compact_once(&db, run(1)).await.unwrap_err().code(), &code::INTEGRITY);
 
-        let compactor = Compactor::new(CompactionConfig::default(), db.clone());
+        let compactor = Compactor::new(config(), db.clone());
         compactor.run().await.expect("one damaged run does not stop the others");
         assert_eq!(count(&db, "metric_log", run(1)).await, 101);
         assert_eq!(count(&db, "metric_log", run(2)).await, 0);

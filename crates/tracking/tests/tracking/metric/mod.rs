@@ -50,7 +50,7 @@ async fn latest(db: &Db, runs: Vec<RunId>) -> Vec<(RunId, i64, Latest)> {
 }
 
 async fn compact_once(db: &Db, run: RunId) -> Result<Compacted> {
-    db.write(move |tx| compact(tx, run)).await
+    db.write(move |tx| compact(tx, run, None)).await
 }
 
 /// How many rows of `table` belong to a run.
