@@ -30,6 +30,6 @@ mod deleted;
 mod equal;
 
 pub use limits::Limits;
-pub use place::{Bucket, Entry, File, Folder, Place};
+pub use place::{Bucket, Entry, File, Folder, Hashes, Place};
 pub use rows::{Batches, Rows};
 pub use snapshot::{DataFile, Evidence, Snapshot};

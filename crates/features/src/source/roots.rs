@@ -6,15 +6,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use falaj_base::{Error, Name, Result};
 use falaj_governance::tenancy::Project;
-use falaj_lake::{Bucket, Folder, Place};
+use falaj_lake::{Bucket, Folder, Hashes, Place};
 use falaj_store::objects::BucketConfig;
 
 use crate::config::{FeaturesConfig, SourceDatabase, SourceRoot};
 use crate::definition::form::{Origin, SourceForm};
 
-/// Places that were opened, by the number of their root in the configuration.
+/// Places that were opened.
 #[derive(Default)]
-pub(crate) struct Roots(Mutex<HashMap<usize, Arc<dyn Place>>>);
+pub(crate) struct Roots {
+    /// Buckets, by the number of their root in the configuration.
+    buckets: Mutex<HashMap<usize, Arc<dyn Place>>>,
+    /// Of files in folders.
+    hashes: Hashes,
+}
 
 impl fmt::Debug for Roots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,10 +36,11 @@ impl Roots {
         root: &SourceRoot,
     ) -> Result<Arc<dyn Place>> {
         if root.url.is_empty() {
-            return Ok(Arc::new(Folder::open(root.name.as_str(), &root.path)?));
+            let folder = Folder::open(root.name.as_str(), &root.path, self.hashes.clone())?;
+            return Ok(Arc::new(folder));
         }
         let number = config.source_roots.iter().position(|it| std::ptr::eq(it, root));
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = number.and_then(|number| lock().get(&number).cloned()) {
             return Ok(known);
         }

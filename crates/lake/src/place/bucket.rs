@@ -25,7 +25,7 @@ pub struct Bucket {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
     runtime: Handle,
-    hashes: Arc<Hashes>,
+    hashes: Hashes,
 }
 
 impl Bucket {
@@ -34,7 +34,7 @@ impl Bucket {
     #[must_use]
     pub fn new(name: &str, store: Arc<dyn ObjectStore>, prefix: Path) -> Self {
         let (name, runtime) = (name.to_owned(), Handle::current());
-        Self { name, store, prefix, runtime, hashes: Arc::default() }
+        Self { name, store, prefix, runtime, hashes: Hashes::default() }
     }
 
     fn location(&self, path: &str) -> Result<Path> {
@@ -136,6 +136,6 @@ impl Place for Bucket {
             read.ok_or_else(|| changed(&of.shown(&path)))
         };
         let blocks = Blocks::new(meta.size, fetch);
-        Ok(Some(File::elsewhere(shown, blocks, self.hashes.clone(), version)))
+        Ok(Some(File::elsewhere(shown, blocks, &self.hashes, version)))
     }
 }

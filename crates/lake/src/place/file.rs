@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::{Bytes, BytesMut};
@@ -20,29 +21,31 @@ pub struct File {
     name: String,
     size: u64,
     bytes: Where,
+    /// Where its hash is remembered, and as what; none if it cannot be told from what it was before.
+    known: Option<(Hashes, String)>,
 }
 
 #[derive(Clone)]
 enum Where {
     Disk {
         file: Arc<fs::File>,
-        modified: SystemTime,
+        /// When it was written, and when anything about it was changed.
+        modified: Stamp,
     },
     /// Each read of it fails once it is another.
-    Elsewhere {
-        blocks: Arc<Blocks>,
-        hashes: Arc<Hashes>,
-        version: String,
-    },
+    Elsewhere(Arc<Blocks>),
 }
 
 /// How many hashes are remembered.
 const REMEMBERED: usize = 100_000;
+/// A file of the disk that was changed less than this ago may be changed again within the same tick of the
+/// clock that stamps it.
+const STILL: Duration = Duration::from_secs(2);
 
-/// The hashes of versions of files that were read before: reading one again only to hash it would
-/// fetch every byte of it twice.
-#[derive(Debug, Default)]
-pub(super) struct Hashes(Mutex<HashMap<String, String>>);
+/// The hashes of versions of files that were read before: to read one again only to hash it takes as long
+/// as to read what is wanted of it. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Hashes(Arc<Mutex<HashMap<String, String>>>);
 
 impl Hashes {
     fn get(&self, version: &str) -> Option<String> {
@@ -66,9 +69,10 @@ impl fmt::Debug for File {
 
 impl File {
     /// A file on disk, under the name that people know it by.
-    pub(crate) fn disk(name: String, file: fs::File) -> Result<Self> {
+    pub(super) fn disk(name: String, file: fs::File, hashes: &Hashes) -> Result<Self> {
         let (size, modified) = seen(&file, &name)?;
-        Ok(Self { name, size, bytes: Where::Disk { file: Arc::new(file), modified } })
+        let known = version_on_disk(&file).map(|version| (hashes.clone(), version));
+        Ok(Self { name, size, bytes: Where::Disk { file: Arc::new(file), modified }, known })
     }
 
     /// One that is fetched in ranges. Reading must fail once it is not the version that it was; a
@@ -76,11 +80,12 @@ impl File {
     pub(super) fn elsewhere(
         name: String,
         blocks: Blocks,
-        hashes: Arc<Hashes>,
+        hashes: &Hashes,
         version: String,
     ) -> Self {
         let size = blocks.size();
-        Self { name, size, bytes: Where::Elsewhere { blocks: Arc::new(blocks), hashes, version } }
+        let known = (!version.is_empty()).then(|| (hashes.clone(), version));
+        Self { name, size, bytes: Where::Elsewhere(Arc::new(blocks)), known }
     }
 
     #[must_use]
@@ -98,7 +103,7 @@ impl File {
     pub fn source(&self) -> Source {
         match &self.bytes {
             Where::Disk { file, .. } => Source::Disk(file.clone()),
-            Where::Elsewhere { blocks, .. } => Source::Elsewhere(blocks.clone()),
+            Where::Elsewhere(blocks) => Source::Elsewhere(blocks.clone()),
         }
     }
 
@@ -107,7 +112,7 @@ impl File {
     pub fn failure(&self) -> Option<Error> {
         match &self.bytes {
             Where::Disk { .. } => None,
-            Where::Elsewhere { blocks, .. } => blocks.failure(),
+            Where::Elsewhere(blocks) => blocks.failure(),
         }
     }
 
@@ -134,7 +139,7 @@ impl File {
                 let mut bytes = BytesMut::zeroed(length);
                 file.read_exact_at(&mut bytes, start).map(|()| bytes.freeze())
             }
-            Where::Elsewhere { blocks, .. } => blocks.read(start, length),
+            Where::Elsewhere(blocks) => blocks.read(start, length),
         };
         read.map_err(|error| match self.failure() {
             Some(why) => why,
@@ -154,10 +159,10 @@ impl File {
 
     /// The SHA-256 of its bytes, in hex.
     pub fn sha256(&self) -> Result<String> {
-        if let Where::Elsewhere { hashes, version, .. } = &self.bytes
-            && let Some(known) = hashes.get(version)
-        {
-            return Ok(known);
+        let known = self.known.as_ref();
+        if let Some(hash) = known.and_then(|(hashes, version)| hashes.get(version)) {
+            self.unchanged()?;
+            return Ok(hash);
         }
         let mut context = Context::new(&SHA256);
         let mut at = 0;
@@ -168,18 +173,31 @@ impl File {
         }
         self.unchanged()?;
         let hash = hex(context.finish().as_ref());
-        if let Where::Elsewhere { hashes, version, .. } = &self.bytes
-            && !version.is_empty()
-        {
+        if let Some((hashes, version)) = known {
             hashes.put(version, &hash);
         }
         Ok(hash)
     }
 }
 
-fn seen(file: &fs::File, name: &str) -> Result<(u64, SystemTime)> {
+/// What tells a file of the disk from any other, and from itself before it was changed: nobody can set the
+/// time of its last change but by changing it. None for one that was changed just now.
+fn version_on_disk(file: &fs::File) -> Option<String> {
+    let about = file.metadata().ok()?;
+    let (seconds, nanos) = (about.ctime().try_into().ok()?, about.ctime_nsec().try_into().ok()?);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let ago = now.checked_sub(Duration::new(seconds, nanos))?;
+    let (device, inode, (size, stamp)) = (about.dev(), about.ino(), seen(file, "").ok()?);
+    (ago > STILL).then(|| format!("{device}/{inode}/{size}/{stamp:?}"))
+}
+
+/// Seconds and nanoseconds of both times.
+type Stamp = [(i64, i64); 2];
+
+fn seen(file: &fs::File, name: &str) -> Result<(u64, Stamp)> {
     let found = file.metadata().map_err(|error| unreadable(name, error))?;
-    Ok((found.len(), found.modified().map_err(|error| unreadable(name, error))?))
+    let stamp = [(found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec())];
+    Ok((found.len(), stamp))
 }
 
 pub(super) fn changed(name: &str) -> Error {

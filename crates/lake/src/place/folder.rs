@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 
 use falaj_base::{Error, Result};
 
-use super::file::{File, unreadable};
+use super::file::{File, Hashes, unreadable};
 use super::{Entry, Place};
 
 /// Files below a folder. Links are followed as far as they stay below it.
@@ -15,13 +15,15 @@ use super::{Entry, Place};
 pub struct Folder {
     name: String,
     root: PathBuf,
+    hashes: Hashes,
 }
 
 impl Folder {
-    /// The folder, and what paths in it begin with when people are told of them.
-    pub fn open(name: &str, root: &Path) -> Result<Self> {
+    /// The folder, and what paths in it begin with when people are told of them. What is hashed of it is
+    /// remembered in `hashes`.
+    pub fn open(name: &str, root: &Path, hashes: Hashes) -> Result<Self> {
         let root = root.canonicalize().map_err(|error| unreadable(name, error))?;
-        Ok(Self { name: name.to_owned(), root })
+        Ok(Self { name: name.to_owned(), root, hashes })
     }
 
     /// Where a path really is; none if nothing is there.
@@ -85,6 +87,6 @@ impl Place for Folder {
             return Err(Error::invalid("path", name, "plain files"));
         }
         let file = fs::File::open(&real).map_err(|error| unreadable(&name, error))?;
-        File::disk(name, file).map(Some)
+        File::disk(name, file, &self.hashes).map(Some)
     }
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use falaj_base::Result;
 
 pub use bucket::Bucket;
-pub use file::File;
+pub use file::{File, Hashes};
 pub use folder::Folder;
 
 /// A file in a list.

@@ -44,6 +44,30 @@ fn lists_are_in_order_and_end() {
     assert!(place.list("nowhere", None, 2).unwrap().is_empty());
 }
 
+/// What is remembered of a file is of no use once it was changed, even by one who sets its time back.
+#[test]
+fn a_hash_is_remembered_for_as_long_as_a_file_stays() {
+    let world = World::new();
+    world.text("x", "one");
+    let place = world.place();
+    let hash = || place.open("x").unwrap().unwrap().sha256().unwrap();
+    let written = fs::metadata(world.path("x")).unwrap().modified().unwrap();
+    // Until then it is not remembered.
+    std::thread::sleep(Duration::from_millis(2100));
+    let one = hash();
+    assert_eq!(hash(), one);
+    fs::write(world.path("x"), "two").unwrap();
+    let file = fs::File::options().write(true).open(world.path("x")).unwrap();
+    file.set_modified(written).unwrap();
+    let two = hash();
+    assert_ne!(two, one);
+    std::thread::sleep(Duration::from_millis(2100));
+    assert_eq!((hash(), hash()), (two.clone(), two));
+    fs::remove_file(world.path("x")).unwrap();
+    world.text("x", "one");
+    assert_eq!(hash(), one);
+}
+
 #[test]
 fn a_file_that_changes_is_noticed() {
     let world = World::new();

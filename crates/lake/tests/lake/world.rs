@@ -8,7 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal128Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use falaj_base::{Error, Result};
-use falaj_lake::{Folder, Limits, Place, Rows, Snapshot};
+use falaj_lake::{Folder, Hashes, Limits, Place, Rows, Snapshot};
 use falaj_tables::{Layout, Part, RecordWriter};
 
 pub(crate) struct World {
@@ -21,7 +21,7 @@ impl World {
     }
 
     pub(crate) fn place(&self) -> Folder {
-        Folder::open("lake", self.folder.path()).unwrap()
+        Folder::open("lake", self.folder.path(), Hashes::default()).unwrap()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -12,7 +12,7 @@ use crate::Registry;
 use crate::alias::check_free;
 use crate::model::check_name;
 use crate::tag::{check_text, is_prompt};
-use crate::version::Stage;
+use crate::version::{Stage, check_prompt};
 
 /// Numbers beyond this are not taken: there must be room to count on.
 const LAST_VERSION: i64 = 1 << 53;
@@ -73,12 +73,14 @@ impl Registry {
             }
             files(text)?;
         }
-        if let Some(pattern) = &config.version_sources
-            && !is_prompt(&version.tags)
-        {
-            pattern.check(&version.source)?;
+        match &config.version_sources {
+            Some(_) if is_prompt(&version.tags) => check_prompt(&version.source),
+            // Both: one is what it was registered from, the other where clients are sent.
+            Some(pattern) => {
+                pattern.check(&version.source).and_then(|()| pattern.check(&version.location))
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Asks whether the caller may read the files that a version names, as a registration does, and

@@ -17,6 +17,7 @@ mod version;
 
 pub use http::ask_versions;
 pub(crate) use keeper::Versions;
+pub(crate) use origin::check_prompt;
 pub use pattern::SourcePattern;
 pub use search::VersionSearch;
 pub use service::NewVersion;

@@ -207,14 +207,20 @@ impl Registry {
     }
 }
 
-fn prompt(new: &NewVersion) -> Result<Origin> {
-    if !PROMPT_SOURCES.contains(&new.source.as_str()) {
-        return Err(refused(format!(
-            "Invalid prompt source: '{}'. Prompt sources must use an MLflow placeholder.",
-            shown(&new.source)
-        ))
-        .at("source"));
+/// Refuses a source that is not what clients send for a prompt.
+pub(crate) fn check_prompt(source: &str) -> Result<()> {
+    if PROMPT_SOURCES.contains(&source) {
+        return Ok(());
     }
+    Err(refused(format!(
+        "Invalid prompt source: '{}'. Prompt sources must use an MLflow placeholder.",
+        shown(source)
+    ))
+    .at("source"))
+}
+
+fn prompt(new: &NewVersion) -> Result<Origin> {
+    check_prompt(&new.source)?;
     Ok(Origin {
         source: new.source.clone(),
         location: new.source.clone(),

@@ -28,7 +28,8 @@ impl Folder {
     /// Opens the folder, or makes it; its own name lasts.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let opened = fs::create_dir_all(path).and_then(|()| {
-            path.parent().map_or(Ok(()), |above| File::open(above)?.sync_all())?;
+            let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+            File::open(above.unwrap_or(Path::new(".")))?.sync_all()?;
             let lock = path.join(LOCK);
             File::options().write(true).create(true).truncate(false).open(lock)
         });

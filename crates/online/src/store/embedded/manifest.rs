@@ -24,7 +24,7 @@ pub(super) struct Manifest {
     pub(super) levels: Vec<Vec<u64>>,
     /// What was applied after all of them.
     pub(super) tail: u64,
-    /// How far in the log that was, unless the tail goes further.
+    /// How far in the log that was when this was written; the tail says how far it is by now.
     reached: (i64, i64),
     home: Option<String>,
     pub(super) id: Option<String>,
@@ -43,10 +43,6 @@ impl Manifest {
 
     pub(super) fn home(&self) -> Option<Home> {
         self.home.as_deref().map(Home::read)
-    }
-
-    pub(super) fn reached(&self) -> Position {
-        Position { tx: self.reached.0, seq: self.reached.1 }
     }
 
     /// Whether it names this file.

@@ -324,7 +324,8 @@ impl Inner {
             fresh.put(xxh3_64_with_seed(record.key, seed), record);
         }
         let Found { tail, position, .. } = found;
-        let reached = position.unwrap_or(manifest.reached());
+        // It had one before the manifest named it.
+        let reached = position.ok_or_else(|| damaged(folder.path()))?;
         let about = About { home: manifest.home(), id: manifest.id.clone(), reached };
         Ok(Self::of(folder, seed, most, (fresh, levels), (tail, about)))
     }

@@ -45,6 +45,8 @@ trait Job: Send {
     fn repeats(&self) -> bool;
     /// Whether the work succeeded, so that what it wrote is to be kept.
     fn run(&mut self, tx: &mut Tx<'_>) -> bool;
+    /// Forgets how it went: what it wrote was undone, and unless it runs again it has failed.
+    fn forget(&mut self);
     fn answer(self: Box<Self>, committed: Result<()>);
 }
 
@@ -86,21 +88,26 @@ impl<C: Code<T>, T: Send> Job for Work<C, T> {
         C::REPEATS
     }
 
-    fn run(&mut self, tx: &mut Tx<'_>) -> bool {
-        // It may have run before.
+    fn forget(&mut self) {
         self.result = None;
+    }
+
+    fn run(&mut self, tx: &mut Tx<'_>) -> bool {
         self.result = self.code.run(tx).map(|result| result.and_then(|value| tx.sound(value)));
         matches!(self.result, Some(Ok(_)))
     }
 
     fn answer(self: Box<Self>, committed: Result<()>) {
-        let result = match self.result {
+        let Self { code, result, caller } = *self;
+        // What it holds is let go before the caller goes on.
+        drop(code);
+        let result = match result {
             Some(Err(own)) => Err(own),
             Some(Ok(value)) => committed.map(|()| value),
-            None => committed.and_then(|()| Err(Error::internal("a write panicked"))),
+            None => committed.and_then(|()| Err(Error::internal("a write did not run to its end"))),
         };
         // The caller may have gone (deadline, disconnect); the change stands all the same.
-        let _ = self.caller.send(result);
+        let _ = caller.send(result);
     }
 }
 
@@ -354,6 +361,7 @@ impl Thread {
                 let before = self.connection.total_changes();
                 let is_kept = self.run_contained(job.as_mut(), &mut done.kept);
                 if !is_kept && self.connection.total_changes() != before {
+                    job.forget();
                     self.begin_anew(done, verbs);
                     self.run_in_savepoint(job.as_mut(), &mut done.kept, verbs);
                 }
@@ -371,15 +379,14 @@ impl Thread {
     fn begin_anew(&self, done: &mut Done, verbs: &mut Verbs<'_>) {
         done.apart = true;
         done.kept = Kept::default();
+        done.jobs.iter_mut().for_each(|job| job.forget());
         if self.connection.is_autocommit() {
             return;
         }
         // If it cannot begin again, nothing more runs, and the commit will tell.
         let _ = run_verb(&mut verbs.roll_back).and_then(|()| run_verb(&mut verbs.begin));
         for job in &mut done.jobs {
-            if !self.connection.is_autocommit() {
-                self.run_in_savepoint(job.as_mut(), &mut done.kept, verbs);
-            }
+            self.run_in_savepoint(job.as_mut(), &mut done.kept, verbs);
         }
     }
 
@@ -393,7 +400,8 @@ impl Thread {
 
     /// Runs a further job so that its failure, or its panic, undoes that job alone.
     fn run_in_savepoint(&self, job: &mut dyn Job, kept: &mut Kept, verbs: &mut Verbs<'_>) {
-        if run_verb(&mut verbs.set_savepoint).is_err() {
+        // Outside of a transaction a savepoint would begin one, and keep what the job wrote.
+        if self.connection.is_autocommit() || run_verb(&mut verbs.set_savepoint).is_err() {
             return;
         }
         // These fail only when SQLite has rolled everything back already: the commit will tell.
@@ -430,5 +438,73 @@ impl Thread {
             let _ = run_verb(&mut verbs.roll_back);
         }
         committed
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::sync::Mutex;
+
+    use falaj_base::Timestamp;
+
+    use super::*;
+    use crate::db::value::params;
+
+    /// One that others come behind while it waits, and one that has no room beside it after it has written
+    /// something, but would have alone: whatever becomes of the transaction, what was answered is what is
+    /// there.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_answered_is_what_is_kept_when_the_disk_is_full() {
+        // A statement of one row, for which SQLite undoes all; and one of several.
+        for full in [
+            "INSERT INTO t (name) VALUES (zeroblob(60000))",
+            "INSERT INTO t (name) SELECT zeroblob(20000) FROM (VALUES (1), (2), (3))",
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("db");
+            let connection = Connection::open(&path).unwrap();
+            connection
+                .execute_batch(
+                    "PRAGMA journal_mode = WAL; PRAGMA max_page_count = 30; PRAGMA cache_size = 2;
+                     CREATE TABLE t (name)",
+                )
+                .unwrap();
+            let clock = Clock::manual(Timestamp::from_micros(0));
+            let config = DatabaseConfig::default();
+            let writer = Writer::start(connection, &config, clock, ReplyKey::default()).unwrap();
+            let (go, wait) = std::sync::mpsc::channel::<()>();
+            let wait = Mutex::new(wait);
+            let insert = |name: &'static str| {
+                move |tx: &mut Tx<'_>| tx.put("INSERT INTO t (name) VALUES ($1)", &params![name])
+            };
+            let first = writer.write_again(move |tx| {
+                // Again it need not wait: nobody is there to answer.
+                let _ = wait.lock().unwrap().recv();
+                insert("first")(tx)?;
+                tx.put("INSERT INTO t (name) VALUES (zeroblob(60000))", &[])
+            });
+            let second = writer.write_again(move |tx| {
+                insert("second")(tx)?;
+                tx.put(full, &[])
+            });
+            let third = writer.write_again(insert("third"));
+            let released = async {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                drop(go);
+            };
+            let (first, second, third, ()) = tokio::join!(first, second, third, released);
+            let answered = [("first", first), ("second", second), ("third", third)];
+            let expected: Vec<_> = answered
+                .iter()
+                .filter(|(_, answer)| answer.is_ok())
+                .map(|(name, _)| *name)
+                .collect();
+            let reader = Connection::open(&path).unwrap();
+            let mut found =
+                reader.prepare("SELECT name FROM t WHERE length(name) < 9 ORDER BY rowid").unwrap();
+            let found = found.query_map([], |row| row.get::<_, String>(0)).unwrap();
+            assert_eq!(found.collect::<rusqlite::Result<Vec<_>>>().unwrap(), expected, "{full}");
+        }
     }
 }
