@@ -22,6 +22,17 @@ pub const MAX_BYTES: usize = 1024;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key(Box<[u8]>);
 
+/// How many bytes of a key are compared at once; most keys are no longer.
+const PREFIX: usize = 16;
+
+/// The beginning of a key, as a number that sorts like it.
+pub(crate) fn prefix(key: &[u8]) -> u128 {
+    let mut first = [0; PREFIX];
+    let length = key.len().min(PREFIX);
+    first[..length].copy_from_slice(&key[..length]);
+    u128::from_be_bytes(first)
+}
+
 const BOOL: u8 = 1;
 const WHOLE: u8 = 2;
 const MOMENT: u8 = 3;

@@ -1,6 +1,7 @@
 //! The log of pushed rows.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::{
     ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
@@ -42,6 +43,24 @@ async fn since(world: &World, after: Position) -> Vec<Entry> {
     world.db.read(move |tx: &mut Tx<'_>| read_since(tx, after)).await.unwrap()
 }
 
+/// PostgreSQL looks after its tables in transactions of its own, which readers wait for, and one of another
+/// database that ends while it is looked at is taken for one of this.
+const PAUSE: Duration = Duration::from_millis(50);
+const PATIENCE: usize = 200;
+
+/// Looks until there are so many.
+async fn so_many_since(world: &World, after: Position, count: usize) -> Vec<Entry> {
+    let mut found = since(world, after).await;
+    for _ in 0..PATIENCE {
+        if found.len() == count {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+        found = since(world, after).await;
+    }
+    found
+}
+
 #[tokio::test]
 async fn what_is_pushed_is_read_in_the_order_of_commits() {
     each(async |world: World| {
@@ -50,24 +69,23 @@ async fn what_is_pushed_is_read_in_the_order_of_commits() {
         let first = push(&world, rows(&view, &[1, 2])).await;
         let pushes = (3..30).map(|key| push(&world, rows(&view, &[key])));
         let many = futures::future::join_all(pushes).await;
-        let mut found = since(&world, Position::START).await;
-        for _ in 0..200 {
-            if found.len() == 28 {
-                break;
-            }
-            // PostgreSQL looks after its tables in transactions of its own, which readers wait for.
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            found = since(&world, Position::START).await;
-        }
+        let found = so_many_since(&world, Position::START, 28).await;
         assert_eq!(found.len(), 28);
         assert!(found.is_sorted_by_key(|entry| entry.position));
         assert_eq!(found[0].position, first);
         assert!(many.iter().all(|place| *place > first));
         assert_eq!(found[0].batch().unwrap(), *rows(&view, &[1, 2]).batch());
         assert_eq!((found[0].view, found[0].rows, found[0].at), (view.id(), 2, world.db.now()));
-        assert_eq!(since(&world, found[26].position).await.len(), 1);
+        assert_eq!(so_many_since(&world, found[26].position, 1).await.len(), 1);
         assert!(since(&world, found[27].position).await.is_empty());
-        let last = world.db.read(end).await.unwrap();
+        let mut last = world.db.read(end).await.unwrap();
+        for _ in 0..PATIENCE {
+            if last == found[27].position {
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+            last = world.db.read(end).await.unwrap();
+        }
         assert_eq!(last, found[27].position);
         let (id, until) = (view.id(), found[3].position);
         let read = move |tx: &mut Tx<'_>| read_view(tx, id, first, until, true);
@@ -88,7 +106,7 @@ async fn a_push_of_two_views_has_two_places() {
         let write = move |tx: &mut Tx<'_>| Ok((append(tx, &a)?.0, append(tx, &b)?.0));
         let (first, second) = world.db.write(write).await.unwrap();
         assert!(first < second);
-        assert_eq!(since(&world, Position::START).await.len(), 2);
+        assert_eq!(so_many_since(&world, Position::START, 2).await.len(), 2);
     })
     .await;
 }

@@ -8,11 +8,9 @@ use std::cmp::Ordering;
 
 use falaj_base::{Error, Result, code};
 
-use crate::key::Key;
+use crate::key::{Key, prefix};
 use crate::row::rank;
 
-/// How many bytes of a key are compared at once; most keys are no longer.
-const PREFIX: usize = 16;
 /// How large a piece of memory is.
 const PIECE: usize = 1 << 20;
 /// A row begins in a piece that has this much room. A longer one makes its piece larger.
@@ -75,13 +73,6 @@ impl Pieces {
             .then_with(|| rank(self.row(other)).cmp(&rank(self.row(one))))
             .then_with(|| (one.piece, one.at).cmp(&(other.piece, other.at)))
     }
-}
-
-fn prefix(key: &[u8]) -> u128 {
-    let mut first = [0; PREFIX];
-    let length = key.len().min(PREFIX);
-    first[..length].copy_from_slice(&key[..length]);
-    u128::from_be_bytes(first)
 }
 
 impl Batch {

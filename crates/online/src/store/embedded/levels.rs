@@ -8,9 +8,7 @@ use falaj_base::Result;
 
 use super::record::Record;
 use super::run::Run;
-
-/// How many bytes of a key are compared at once; most keys are no longer.
-const PREFIX: usize = 16;
+use crate::key::prefix;
 
 /// Runs in the order of their keys.
 #[derive(Debug)]
@@ -22,13 +20,6 @@ pub(super) struct Runs {
 }
 
 pub(super) type Level = Arc<Runs>;
-
-fn prefix(key: &[u8]) -> u128 {
-    let mut first = [0; PREFIX];
-    let length = key.len().min(PREFIX);
-    first[..length].copy_from_slice(&key[..length]);
-    u128::from_be_bytes(first)
-}
 
 impl FromIterator<Arc<Run>> for Runs {
     fn from_iter<T: IntoIterator<Item = Arc<Run>>>(runs: T) -> Self {
