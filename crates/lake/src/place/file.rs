@@ -70,8 +70,9 @@ impl fmt::Debug for File {
 impl File {
     /// A file on disk, under the name that people know it by.
     pub(super) fn disk(name: String, file: fs::File, hashes: &Hashes) -> Result<Self> {
-        let (size, modified) = seen(&file, &name)?;
-        let known = version_on_disk(&file).map(|version| (hashes.clone(), version));
+        let about = about(&file, &name)?;
+        let (size, modified) = seen(&about);
+        let known = version_on_disk(&about).map(|version| (hashes.clone(), version));
         Ok(Self { name, size, bytes: Where::Disk { file: Arc::new(file), modified }, known })
     }
 
@@ -119,7 +120,7 @@ impl File {
     /// Refuses a file that was written to since.
     pub fn unchanged(&self) -> Result<()> {
         let Where::Disk { file, modified } = &self.bytes else { return Ok(()) };
-        if seen(file, &self.name)? == (self.size, *modified) {
+        if seen(&about(file, &self.name)?) == (self.size, *modified) {
             return Ok(());
         }
         Err(changed(&self.name))
@@ -182,22 +183,24 @@ impl File {
 
 /// What tells a file of the disk from any other, and from itself before it was changed: nobody can set the
 /// time of its last change but by changing it. None for one that was changed just now.
-fn version_on_disk(file: &fs::File) -> Option<String> {
-    let about = file.metadata().ok()?;
+fn version_on_disk(about: &fs::Metadata) -> Option<String> {
     let (seconds, nanos) = (about.ctime().try_into().ok()?, about.ctime_nsec().try_into().ok()?);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     let ago = now.checked_sub(Duration::new(seconds, nanos))?;
-    let (device, inode, (size, stamp)) = (about.dev(), about.ino(), seen(file, "").ok()?);
+    let (device, inode, (size, stamp)) = (about.dev(), about.ino(), seen(about));
     (ago > STILL).then(|| format!("{device}/{inode}/{size}/{stamp:?}"))
+}
+
+fn about(file: &fs::File, name: &str) -> Result<fs::Metadata> {
+    file.metadata().map_err(|error| unreadable(name, error))
 }
 
 /// Seconds and nanoseconds of both times.
 type Stamp = [(i64, i64); 2];
 
-fn seen(file: &fs::File, name: &str) -> Result<(u64, Stamp)> {
-    let found = file.metadata().map_err(|error| unreadable(name, error))?;
-    let stamp = [(found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec())];
-    Ok((found.len(), stamp))
+fn seen(about: &fs::Metadata) -> (u64, Stamp) {
+    let stamp = [(about.mtime(), about.mtime_nsec()), (about.ctime(), about.ctime_nsec())];
+    (about.len(), stamp)
 }
 
 pub(super) fn changed(name: &str) -> Error {

@@ -240,6 +240,12 @@ impl<'a> Verbs<'a> {
             release_savepoint: prepare("RELEASE job")?,
         })
     }
+
+    /// Undoes the transaction and begins another. If it cannot begin, nothing more runs, and the commit
+    /// will tell.
+    fn start_over(&mut self) {
+        let _ = run_verb(&mut self.roll_back).and_then(|()| run_verb(&mut self.begin));
+    }
 }
 
 fn run_verb(verb: &mut Statement<'_>) -> Result<()> {
@@ -256,8 +262,8 @@ struct Kept {
 
 /// The jobs of a transaction that have run.
 ///
-/// To undo one alone takes a savepoint, for which every page that it changes is copied: a quarter of what
-/// a small write costs. Those that can be run again do without, as long as all in their transaction can:
+/// To undo one alone takes a savepoint, for which every page that it changes is copied. Those that can be
+/// run again do without, as long as all in their transaction can:
 /// should one fail after it has changed something, the transaction is begun anew, and all run again.
 #[derive(Default)]
 struct Done {
@@ -383,8 +389,7 @@ impl Thread {
         if self.connection.is_autocommit() {
             return;
         }
-        // If it cannot begin again, nothing more runs, and the commit will tell.
-        let _ = run_verb(&mut verbs.roll_back).and_then(|()| run_verb(&mut verbs.begin));
+        verbs.start_over();
         for job in &mut done.jobs {
             self.run_in_savepoint(job.as_mut(), &mut done.kept, verbs);
         }
@@ -393,8 +398,7 @@ impl Thread {
     /// Runs the first job of a transaction: to undo it is to begin again, so it needs no savepoint.
     fn run_first(&self, job: &mut dyn Job, kept: &mut Kept, verbs: &mut Verbs<'_>) {
         if !self.run_contained(job, kept) && !self.connection.is_autocommit() {
-            // If it cannot begin again, nothing more runs, and the commit will tell.
-            let _ = run_verb(&mut verbs.roll_back).and_then(|()| run_verb(&mut verbs.begin));
+            verbs.start_over();
         }
     }
 
