@@ -21,6 +21,8 @@ pub(super) const FOUND: usize = 100;
 /// What a chart of the original's page asks for.
 pub(super) const CHART: usize = 320;
 const READS: usize = 3;
+/// Both servers have this long to give memory back before what is resident is looked at.
+const REST: Duration = Duration::from_secs(5);
 
 /// Requests per second, and what each cost the server.
 pub(super) struct Rate {
@@ -68,6 +70,8 @@ pub(crate) async fn pair(
         compare(report, &name(what), theirs.as_ref().map(|theirs| theirs[at].1), ours);
     }
 
+    // What an answer took is not what a server takes.
+    tokio::time::sleep(REST).await;
     let ours = falaj.resident()?;
     report.note(&name("resident memory"), ours, "MB");
     if let Some(mlflow) = mlflow {

@@ -17,6 +17,7 @@ mod draft;
 mod exit;
 mod guide;
 mod inside;
+mod memory;
 mod moving;
 mod output;
 mod password;
@@ -30,11 +31,6 @@ use clap::FromArgMatches;
 use cli::{Cli, Command};
 use context::Context;
 use exit::{Exit, Failure, Result};
-
-/// A request makes and drops some hundred small things on several threads; the system's allocator
-/// took a quarter of the server's time for that.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     if let Some(code) = commands::shim::asked() {

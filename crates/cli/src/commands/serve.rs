@@ -37,6 +37,7 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) fn run(self, ctx: &Context) -> Result<()> {
         let config = ctx.load_config(self.flags())?.value;
+        crate::memory::give_back()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let announce = |started: &Started| announce(ctx.output, started);
         let shutdown = falaj_server::stop_signal();

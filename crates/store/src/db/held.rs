@@ -24,15 +24,16 @@ impl Held {
         (self.table, self.key, self.columns) == (other.table, other.key, other.columns)
     }
 
-    /// Reads several rows like this one, as `falaj_id` and its columns, and holds them. Those that
-    /// somebody else holds are left out: nobody is to wait for another's row.
+    /// Reads several rows like this one, as `falaj_id` and its columns, and holds them; with each
+    /// comes the transaction's number, as `falaj_tx`. Those that somebody else holds are left out:
+    /// nobody is to wait for another's row.
     pub(super) fn sql_many(&self, count: usize) -> String {
         let Self { table, key, columns, .. } = self;
         let places: Vec<_> = (1..=count).map(|n| format!("${n}")).collect();
         let places = places.join(", ");
         format!(
-            "SELECT {key} AS falaj_id, {columns} FROM {table} WHERE {key} IN ({places})
-             FOR UPDATE SKIP LOCKED"
+            "SELECT {key} AS falaj_id, pg_current_xact_id()::text::bigint AS falaj_tx, {columns}
+             FROM {table} WHERE {key} IN ({places}) FOR UPDATE SKIP LOCKED"
         )
     }
 }

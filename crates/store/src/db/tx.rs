@@ -7,6 +7,7 @@ use super::migrate::{self, ModuleMigrations};
 use super::postgres::Connection;
 use super::sqlite;
 use super::value::{Row, Value, params};
+use crate::record::Entries;
 use crate::seal::DataKey;
 
 /// One transaction, or for reads one snapshot.
@@ -29,6 +30,8 @@ pub struct Tx<'a> {
     /// What is to be appended to logs once all writes that share the transaction have run; absent where
     /// rows are appended at once.
     pub(super) appended: Option<Appended>,
+    /// Audit entries that writes which share the transaction may share; absent where nobody does.
+    pub(crate) entries: Option<Entries>,
 }
 
 /// Rows for the ends of logs, by the statement that appends them.
@@ -36,7 +39,7 @@ pub struct Tx<'a> {
 pub(super) struct Appended(Vec<(&'static str, Vec<Vec<Value>>)>);
 
 impl Appended {
-    fn push(&mut self, sql: &'static str, row: Vec<Value>) {
+    pub(super) fn push(&mut self, sql: &'static str, row: Vec<Value>) {
         match self.0.iter_mut().find(|(known, _)| *known == sql) {
             Some((_, rows)) => rows.push(row),
             None => self.0.push((sql, vec![row])),
@@ -99,7 +102,27 @@ impl<'a> Tx<'a> {
             sharing: Sharing::default(),
             position: None,
             appended: None,
+            entries: None,
         }
+    }
+
+    /// Writes that share the transaction may share audit entries.
+    pub(super) fn sharing_entries(mut self) -> Self {
+        self.entries = Some(Entries::default());
+        self
+    }
+
+    /// Something will be changed before the transaction ends.
+    pub(crate) fn note_change(&mut self) {
+        if let Engine::Postgres(connection) = &mut self.engine {
+            connection.note_change();
+        }
+    }
+
+    /// Appends the entries that were left for later.
+    pub(super) fn append_shared(&mut self) -> Result<()> {
+        let entries = self.entries.take().unwrap_or_default().into_vec();
+        entries.iter().try_for_each(|entry| self.append_audit(entry))
     }
 
     /// One of several writes in a transaction: they append to logs together, at its end, and stamp rows
@@ -107,7 +130,7 @@ impl<'a> Tx<'a> {
     pub(super) fn one_of_several(mut self, counted: Option<i64>) -> Self {
         self.appended = Some(Appended::default());
         self.counted = counted;
-        self
+        self.sharing_entries()
     }
 
     /// Runs a statement and tells how many rows it changed.

@@ -18,6 +18,7 @@ pub struct Change<'a> {
     before: Option<String>,
     after: Option<String>,
     details: BTreeMap<String, String>,
+    pub(super) shares_entry: bool,
 }
 
 impl<'a> Change<'a> {
@@ -31,7 +32,16 @@ impl<'a> Change<'a> {
             before: None,
             after: None,
             details: BTreeMap::new(),
+            shares_entry: false,
         }
+    }
+
+    /// One of many small ones: those of one caller to one thing that share a commit are one audit
+    /// entry, which tells of each request what its own would have told.
+    #[must_use]
+    pub fn share_entry(mut self) -> Self {
+        self.shares_entry = true;
+        self
     }
 
     /// Tells the other domains: `tenant.created` becomes the CloudEvents type

@@ -12,6 +12,7 @@
 mod change;
 mod entry;
 pub mod idempotency;
+mod together;
 
 use falaj_base::{Ctx, Error, EventId, Result};
 
@@ -19,8 +20,9 @@ pub use change::Change;
 pub use entry::{Actor, AuditEntry, Decision, Target};
 pub(crate) use idempotency::ReplyKey;
 pub use idempotency::StoredReply;
+pub(crate) use together::Entries;
 
-use crate::db::{Migration, Tx, params};
+use crate::db::{Migration, Tx, Value, params};
 
 pub static MIGRATIONS: &[Migration] = &[
     Migration {
@@ -62,7 +64,8 @@ impl Tx<'_> {
         if let Some((kind, data)) = &change.event {
             self.append_event(&change, kind, data)?;
         }
-        self.append_audit(&change.audit_entry(ctx, self.now()))?;
+        let entry = change.audit_entry(ctx, self.now());
+        if change.shares_entry { self.append_sharing(entry) } else { self.append_audit(&entry) }?;
         if let Some((status, body)) = &change.reply {
             idempotency::remember(self, ctx, *status, body)?;
         }
@@ -72,17 +75,17 @@ impl Tx<'_> {
 
     /// Appends an entry that stands for no change: a denial, a failed sign-in, a read.
     pub fn append_audit(&mut self, entry: &AuditEntry) -> Result<()> {
-        let text = entry.bounded().canonical()?;
-        let (tx, seq) = self.next_position()?;
-        // A statement that counts for itself would be planned anew by PostgreSQL every time.
-        let sql = if seq.is_some() {
-            "INSERT INTO audit_entry (tx, seq, at, tenant, entry) VALUES ($1, $2, $3, $4, $5)"
-        } else {
-            "INSERT INTO audit_entry (tx, seq, at, tenant, entry)
-             VALUES ($1, COALESCE($2, (SELECT COALESCE(MAX(seq), 0) + 1 FROM audit_entry
-                                       WHERE tx = 0)), $3, $4, $5)"
-        };
-        self.append(sql, params![tx, seq, entry.at, entry.tenant, text].into())
+        let position = self.next_position()?;
+        let (sql, row) = audit_row(position, entry)?;
+        self.append(sql, row)
+    }
+
+    /// Appends an entry that may be one with others of this transaction.
+    fn append_sharing(&mut self, entry: AuditEntry) -> Result<()> {
+        let Some(entries) = &mut self.entries else { return self.append_audit(&entry) };
+        entries.add(entry);
+        self.note_change();
+        Ok(())
     }
 
     fn append_event(&mut self, change: &Change<'_>, kind: &str, data: &str) -> Result<()> {
@@ -124,4 +127,21 @@ impl Tx<'_> {
         self.position = Some((tx, last + 1));
         Ok((tx, (tx != 0).then_some(last + 1)))
     }
+}
+
+/// The statement that appends an entry at a place, and its values.
+pub(crate) fn audit_row(
+    (tx, seq): (i64, Option<i64>),
+    entry: &AuditEntry,
+) -> Result<(&'static str, Vec<Value>)> {
+    let text = entry.bounded().canonical()?;
+    // A statement that counts for itself would be planned anew by PostgreSQL every time.
+    let sql = if seq.is_some() {
+        "INSERT INTO audit_entry (tx, seq, at, tenant, entry) VALUES ($1, $2, $3, $4, $5)"
+    } else {
+        "INSERT INTO audit_entry (tx, seq, at, tenant, entry)
+         VALUES ($1, COALESCE($2, (SELECT COALESCE(MAX(seq), 0) + 1 FROM audit_entry
+                                   WHERE tx = 0)), $3, $4, $5)"
+    };
+    Ok((sql, params![tx, seq, entry.at, entry.tenant, text].into()))
 }

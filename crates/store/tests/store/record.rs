@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use falaj_base::ctx::Internal;
 use falaj_base::{Ctx, Error, Principal, RequestInfo, code};
-use falaj_store::db::{Db, params};
+use falaj_store::db::{Db, Held, params};
 use falaj_store::events::{Cursor, EventLog, Filter};
-use falaj_store::record::{Change, idempotency};
+use falaj_store::record::{AuditEntry, Change, idempotency};
 use falaj_testkit::database::each;
+use futures::future::join_all;
 
 use crate::{MAKE, allowed, prepare, settle, thing};
 
@@ -60,6 +61,56 @@ async fn what_is_rolled_back_was_never_recorded() {
         });
         assert!(failed.await.is_err());
         assert_eq!(counts(&db).await, (0, 0));
+    })
+    .await;
+}
+
+/// One of many writes of a caller, of which some fail after they were recorded.
+async fn one_of_many(db: Db, number: i64) -> Result<(i64, String), Error> {
+    let ctx = allowed([1]).await;
+    let request = ctx.request.id.to_string();
+    let held = Held { table: "thing", key: "id", columns: "name", id: (-number).into() };
+    db.write_together(held, move |tx, _| {
+        let insert = "INSERT INTO thing (id, name) VALUES ($1, $2)";
+        tx.put(insert, &params![number, format!("thing {number}")])?;
+        tx.record(&ctx, Change::new(&MAKE, &thing(1)).share_entry().detail("number", number))?;
+        if number % 100 == 0 { Err(Error::new(&code::CONFLICT, "changed my mind")) } else { Ok(()) }
+    })
+    .await?;
+    Ok((number, request))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_that_share_a_commit_tell_of_every_request() {
+    each(|db| async move {
+        prepare(&db).await;
+        db.write(|tx| {
+            let rows = (1..=256).map(|number| params![-number, format!("held {number}")]);
+            tx.execute_many("INSERT INTO thing (id, name) VALUES ($1, $2)", rows)
+        })
+        .await
+        .unwrap();
+        let all = (1..=256).map(|number| tokio::spawn(one_of_many(db.clone(), number)));
+        let written = join_all(all).await.into_iter().filter_map(|done| done.unwrap().ok());
+        let mut expected: Vec<(String, String)> =
+            written.map(|(number, request)| (number.to_string(), request)).collect();
+        assert_eq!(expected.len(), 256 - 2);
+
+        let sql = "SELECT entry FROM audit_entry";
+        let rows = db.read(move |tx| tx.query(sql, &[])).await.unwrap();
+        assert!(rows.len() < expected.len(), "{} entries", rows.len());
+        let mut told = Vec::new();
+        for row in rows {
+            let entry: AuditEntry =
+                serde_json::from_str(&row.get::<String>("entry").unwrap()).unwrap();
+            let requests = entry.details.get("requests").unwrap_or(&entry.request).split(',');
+            let pairs: Vec<_> = entry.details["number"].split(',').zip(requests).collect();
+            assert_eq!(pairs[0].1, entry.request);
+            told.extend(pairs.into_iter().map(|(n, r)| (n.to_owned(), r.to_owned())));
+        }
+        told.sort();
+        expected.sort();
+        assert_eq!(told, expected);
     })
     .await;
 }

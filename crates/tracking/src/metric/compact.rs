@@ -21,6 +21,8 @@ use crate::run::{RunId, touch};
 
 /// The most log rows one transaction moves: on SQLite other writers wait for it.
 pub const ROWS_AT_ONCE: usize = 512;
+/// Sorts after every id of a log row: those have 16 bytes.
+const BEYOND_IDS: &[u8] = &[u8::MAX; 17];
 /// With more chunks than this that are not full, a key is compacted for that alone.
 pub(super) const OPEN_CHUNKS: usize = 8;
 
@@ -68,10 +70,11 @@ fn take_log(tx: &mut Tx<'_>, run: RunId) -> Result<(usize, BTreeMap<i64, Vec<Poi
     let mut rows = 0;
     let mut points: BTreeMap<i64, Vec<Point>> = BTreeMap::new();
     tx.scan(
-        "DELETE FROM metric_log WHERE run = $1
-         AND id IN (SELECT id FROM metric_log WHERE run = $1 ORDER BY id LIMIT $2)
+        // A range, which either engine walks through: looking each id up took half as long again.
+        "DELETE FROM metric_log WHERE run = $1 AND id < COALESCE(
+             (SELECT id FROM metric_log WHERE run = $1 ORDER BY id LIMIT 1 OFFSET $2), $3)
          RETURNING points",
-        &params![run, ROWS_AT_ONCE],
+        &params![run, ROWS_AT_ONCE, BEYOND_IDS],
         |row| {
             rows += 1;
             for section in codec::log_row(&blob(row)?)? {

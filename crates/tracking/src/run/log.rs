@@ -60,7 +60,8 @@ impl Tracking {
                 let stage = touch::stage(run)?.ok_or_else(|| no_run(&id.to_string()))?;
                 check_active(id, stage)?;
                 let written = this.write_batch(tx, &home, &batch)?;
-                let mut change = Change::new(&RUN_WRITE, &home.resource).detail("run", home.run);
+                let mut change =
+                    Change::new(&RUN_WRITE, &home.resource).share_entry().detail("run", home.run);
                 for (what, count) in [
                     ("metrics", batch.metrics.len()),
                     ("params", batch.params.len()),

@@ -37,6 +37,9 @@ const ROWS: usize = 256;
 /// Asks for the number of this transaction.
 const NUMBER: &str = "SELECT pg_current_xact_id()::text::bigint";
 
+/// Ends a transaction and begins another like it.
+pub(super) const CHAIN: &str = "COMMIT AND CHAIN";
+
 /// Why a shared transaction has no good end.
 pub(super) enum Ended {
     /// Nothing of it was kept.
@@ -52,17 +55,26 @@ pub(in crate::db) struct Connection {
     runtime: Option<Runtime>,
     client: Arc<Client>,
     wire: Wire,
-    statements: HashMap<String, Statement>,
+    statements: HashMap<String, Prepared>,
     /// What was asked for and whose answer was not awaited yet, in order.
     waiting: Vec<BoxFuture<'static, Driven<()>>>,
     /// Whether the beginning of a transaction may be among that.
     beginning: bool,
+    /// Whether the last transaction's end has begun one that nobody uses yet.
+    chained: bool,
     /// Whether anything was changed since [`Connection::mark`].
     changed: bool,
     /// Inserts of a shared transaction that are not sent yet.
     inserts: Inserts,
     /// The number of the transaction that is under way, once it is known.
     number: Arc<OnceLock<i64>>,
+}
+
+/// A statement the server knows, and what its columns are called.
+#[derive(Clone)]
+struct Prepared {
+    statement: Statement,
+    columns: Arc<[String]>,
 }
 
 /// The socket's side of a connection; nothing once it is closed, and whoever waits is told so.
@@ -146,6 +158,7 @@ impl Connection {
             statements: HashMap::new(),
             waiting: Vec::new(),
             beginning: false,
+            chained: false,
             changed: false,
             inserts: Inserts::default(),
             number: Arc::default(),
@@ -178,16 +191,22 @@ impl Connection {
     }
 
     fn prepared(&mut self, sql: &str) -> Result<Statement> {
-        if let Some(statement) = self.statements.get(sql) {
-            return Ok(statement.clone());
+        self.with_columns(sql).map(|prepared| prepared.statement)
+    }
+
+    fn with_columns(&mut self, sql: &str) -> Result<Prepared> {
+        if let Some(prepared) = self.statements.get(sql) {
+            return Ok(prepared.clone());
         }
         let client = self.client.clone();
         let statement = self.finish(async { client.prepare(sql).await })?;
         if self.statements.len() >= PREPARED {
             self.statements.clear();
         }
-        self.statements.insert(sql.to_owned(), statement.clone());
-        Ok(statement)
+        let columns = statement.columns().iter().map(|column| column.name().to_owned()).collect();
+        let prepared = Prepared { statement, columns };
+        self.statements.insert(sql.to_owned(), prepared.clone());
+        Ok(prepared)
     }
 
     /// Asks for something now, and leaves the answer to whoever asks next.
@@ -211,26 +230,16 @@ impl Connection {
         self.later(async move { client.batch_execute(sql).await })
     }
 
-    /// Reads rows that are held from then on, and asks for the transaction's number behind them:
-    /// numbers of transactions that wait for each other then follow the order in which they go.
+    /// Reads rows that are held from then on, and with them the transaction's number: taking the
+    /// first of them gave it one, so that numbers of transactions that wait for each other follow the
+    /// order in which they go.
     pub(super) fn hold_numbered(&mut self, sql: &str, params: &[Value]) -> Result<Vec<Row>> {
-        let statement = self.prepared(sql)?;
-        self.prepared(NUMBER)?;
-        let columns = names(&statement);
-        let client = self.client.clone();
-        let values = params.iter().map(|value| value as &(dyn ToSql + Sync));
-        let mut asked: BoxFuture<'_, Driven<Vec<tokio_postgres::Row>>> =
-            Box::pin(
-                async move { client.query_raw(&statement, values).await?.try_collect().await },
-            );
-        // Polled once, it is in the queue.
-        if let Poll::Ready(done) = asked.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            done.map_err(translate)?;
-            return Err(closed());
+        let rows = self.query(sql, params)?;
+        if let Some(row) = rows.first() {
+            // Set once: the cell is new for every transaction.
+            let _ = self.number.set(row.get("falaj_tx")?);
         }
-        self.ask_number()?;
-        let found = self.finish(asked)?;
-        found.iter().map(|row| read(&columns, row)).collect()
+        Ok(rows)
     }
 
     /// Asks for the number of this transaction, with the next statement.
@@ -258,8 +267,16 @@ impl Connection {
     pub(in crate::db) fn begin(&mut self, sql: &'static str) -> Result<()> {
         self.inserts.clear();
         self.number = Arc::default();
+        if std::mem::take(&mut self.chained) {
+            return Ok(());
+        }
         self.beginning = true;
         self.control_later(sql)
+    }
+
+    /// Ends a transaction that was begun for nobody.
+    pub(super) fn leave_chained(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.chained) { self.leave("COMMIT") } else { Ok(()) }
     }
 
     /// Ends a transaction and waits until it is over. After a failed statement the server takes
@@ -287,7 +304,10 @@ impl Connection {
             // The server refused a statement: what it then took for the end was a rollback.
             (Err(refused), Ok(())) if refused.as_db_error().is_some() => Err(Ended::Undone),
             (Err(error), _) | (_, Err(error)) => Err(Ended::Unknown(translate(error))),
-            (Ok(_), Ok(())) => Ok(()),
+            (Ok(_), Ok(())) => {
+                self.chained = sql == CHAIN;
+                Ok(())
+            }
         }
     }
 
@@ -362,6 +382,11 @@ impl Connection {
         self.changed = false;
     }
 
+    /// Something will be changed, though it was not sent yet.
+    pub(in crate::db) fn note_change(&mut self) {
+        self.changed = true;
+    }
+
     /// Whether anything was changed since the mark.
     pub(in crate::db) fn has_changed(&self) -> bool {
         self.changed
@@ -432,12 +457,11 @@ impl Connection {
         each: &mut dyn FnMut(Row) -> Result<()>,
     ) -> Result<()> {
         self.send_inserts()?;
-        let statement = self.prepared(sql)?;
+        let Prepared { statement, columns } = self.with_columns(sql)?;
         // A statement that changes something may also be asked for rows.
         if !is_reading(sql) {
             self.begun()?;
         }
-        let columns = names(&statement);
         let client = self.client.clone();
         let params = params.iter().map(|value| value as &(dyn ToSql + Sync));
         // Some rows at a time, and the caller's code between them: it may block.
@@ -470,10 +494,6 @@ impl Connection {
 /// The next rows of a result; fewer than [`ROWS`] are the last.
 async fn next_rows(rows: &mut Pin<Box<RowStream>>) -> Vec<Driven<tokio_postgres::Row>> {
     rows.take(ROWS).collect().await
-}
-
-fn names(statement: &Statement) -> Arc<[String]> {
-    statement.columns().iter().map(|column| column.name().to_owned()).collect()
 }
 
 fn read(columns: &Arc<[String]>, row: &tokio_postgres::Row) -> Result<Row> {

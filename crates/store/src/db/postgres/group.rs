@@ -23,7 +23,7 @@ use std::time::Duration;
 use falaj_base::{Error, Result, code};
 use tokio::sync::oneshot;
 
-use super::connection::{Connection, Ended};
+use super::connection::{CHAIN, Connection, Ended};
 use super::pool::Pool;
 use crate::db::config::DatabaseConfig;
 use crate::db::held::Held;
@@ -193,6 +193,11 @@ impl Group {
         Some(jobs)
     }
 
+    /// Whether somebody waits already.
+    fn is_wanted(&self) -> bool {
+        !self.waiting().jobs.is_empty()
+    }
+
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -247,14 +252,21 @@ fn serve(db: &Inner, pool: &Arc<Pool>) -> Served {
             return Served::Interrupted;
         }
     }
-    pool.give_back(connection);
+    // Those for whom the last end began another transaction may have gone.
+    if connection.leave_chained().is_ok() {
+        pool.give_back(connection);
+    }
     Served::Nobody
 }
 
 /// Runs these in one transaction and answers them; tells whether the connection can be used again.
 fn share(db: &Inner, group: &Group, connection: &mut Connection, jobs: Jobs) -> bool {
     let (kept, whole) = run(db, connection, jobs);
-    let ended = connection.end_shared(if whole { "COMMIT" } else { "ROLLBACK" });
+    let ended = connection.end_shared(match whole {
+        true if group.is_wanted() => CHAIN,
+        true => "COMMIT",
+        false => "ROLLBACK",
+    });
     if whole && ended.is_ok() {
         group.commits.fetch_add(1, Ordering::Relaxed);
         group.writes.fetch_add(kept.len() as u64, Ordering::Relaxed);
@@ -290,7 +302,8 @@ fn run(db: &Inner, connection: &mut Connection, jobs: Jobs) -> (Jobs, bool) {
     let mut kept = Jobs::new();
     let begun = connection.begin(Kind::Write.beginning());
     let Ok(rows) = begun.and_then(|()| hold(connection, &jobs)) else { return (jobs, false) };
-    let mut tx = Tx::new(Engine::Postgres(connection), &db.clock, db.replies.get());
+    let mut tx =
+        Tx::new(Engine::Postgres(connection), &db.clock, db.replies.get()).sharing_entries();
     let mut whole = true;
     let mut met = HashSet::new();
     for mut job in jobs {
@@ -320,5 +333,6 @@ fn run(db: &Inner, connection: &mut Connection, jobs: Jobs) -> (Jobs, bool) {
         }
         kept.push(job);
     }
+    let whole = whole && tx.append_shared().is_ok();
     (kept, whole)
 }

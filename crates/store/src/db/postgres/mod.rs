@@ -4,6 +4,7 @@
 //! means rolled back. Transactions run side by side at READ COMMITTED; a rule that spans rows
 //! takes [`super::Tx::lock`].
 
+mod bundle;
 mod connection;
 mod dial;
 mod group;

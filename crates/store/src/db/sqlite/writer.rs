@@ -29,7 +29,7 @@ use super::{execute_many, translate};
 use crate::db::config::DatabaseConfig;
 use crate::db::copy;
 use crate::db::tx::{Appended, Engine, Tx};
-use crate::record::ReplyKey;
+use crate::record::{Entries, ReplyKey, audit_row};
 
 /// How long a write may wait for a place in the queue.
 const QUEUE_WAIT: Duration = Duration::from_secs(5);
@@ -256,8 +256,21 @@ fn run_verb(verb: &mut Statement<'_>) -> Result<()> {
 #[derive(Default)]
 struct Kept {
     appended: Appended,
+    entries: Entries,
     /// The number that they stamp rows with.
     counted: Option<i64>,
+}
+
+impl Kept {
+    /// All that is appended, shared audit entries too.
+    fn into_appended(self) -> Result<Appended> {
+        let mut appended = self.appended;
+        for entry in self.entries.into_vec() {
+            let (sql, row) = audit_row((0, None), &entry)?;
+            appended.push(sql, row);
+        }
+        Ok(appended)
+    }
 }
 
 /// The jobs of a transaction that have run.
@@ -345,7 +358,7 @@ impl Thread {
         }
         let Done { jobs: done, kept, .. } = done;
         let since = Instant::now();
-        let committed = begun.and_then(|()| self.commit(kept.appended, verbs));
+        let committed = begun.and_then(|()| self.commit(kept, verbs));
         let shared = Shared { jobs: done.len(), waiting: jobs.len(), took: since.elapsed() };
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         self.counters.writes.fetch_add(done.len() as u64, Ordering::Relaxed);
@@ -423,19 +436,22 @@ impl Thread {
         if is_kept {
             kept.counted = tx.counted;
             kept.appended.extend(tx.appended.take().unwrap_or_default());
+            kept.entries.extend(tx.entries.take().unwrap_or_default());
         }
         is_kept
     }
 
-    fn commit(&self, appended: Appended, verbs: &mut Verbs<'_>) -> Result<()> {
+    fn commit(&self, kept: Kept, verbs: &mut Verbs<'_>) -> Result<()> {
         if self.connection.is_autocommit() {
             return Err(Error::new(
                 &code::STORAGE_FULL,
                 "the metadata store could not be written; free disk space and try again",
             ));
         }
-        let written = appended.into_rows().try_for_each(|(sql, rows)| {
-            execute_many(&self.connection, sql, rows.into_iter()).map(drop)
+        let written = kept.into_appended().and_then(|appended| {
+            appended.into_rows().try_for_each(|(sql, rows)| {
+                execute_many(&self.connection, sql, rows.into_iter()).map(drop)
+            })
         });
         let committed = written.and_then(|()| run_verb(&mut verbs.commit));
         if committed.is_err() && !self.connection.is_autocommit() {
