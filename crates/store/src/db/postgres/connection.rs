@@ -20,7 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, RowStream, Statement};
 
-use super::merge::{Inserts, Repeatable, updates};
+use super::merge::Inserts;
 use super::{Target, pool, translate};
 use crate::db::dialect;
 use crate::db::value::{Row, Value};
@@ -407,24 +407,20 @@ impl Connection {
         rows: impl Iterator<Item = impl AsRef<[Value]>>,
     ) -> Result<u64> {
         self.send_inserts()?;
-        // An update of what is there may meet the same row twice, which one statement must not.
-        let texts = if updates(sql) { Repeatable::single(sql) } else { Repeatable::new(sql) };
         let mut rows = rows.peekable();
         let mut changed = 0;
         while rows.peek().is_some() {
             let some: Vec<Vec<Value>> =
                 rows.by_ref().take(MANY).map(|row| row.as_ref().to_vec()).collect();
-            changed += self.execute_some(&texts, some)?;
+            changed += self.execute_some(sql, some)?;
         }
         Ok(changed)
     }
 
     /// Runs a statement for each of some rows, several rows at once where that is possible.
-    fn execute_some(&mut self, texts: &Repeatable, rows: Vec<Vec<Value>>) -> Result<u64> {
-        let mut rows = rows.into_iter();
+    fn execute_some(&mut self, sql: &str, rows: Vec<Vec<Value>>) -> Result<u64> {
         let mut statements = Vec::new();
-        while let Some((size, text)) = texts.largest(rows.len()) {
-            let values: Vec<Value> = rows.by_ref().take(size).flatten().collect();
+        for (text, values) in self.inserts.repeat(sql, rows) {
             statements.push((self.prepared(&text)?, values));
         }
         self.begun()?;

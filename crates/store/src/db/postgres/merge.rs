@@ -4,6 +4,7 @@
 //! in one statement for a fraction of what as many statements cost, and inserts into several tables
 //! as one statement ([`super::bundle`]) for less than one after the other.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -13,6 +14,9 @@ use crate::db::value::Value;
 /// How many rows a statement has: any small number, and few large ones, so that not too many
 /// statements are ever prepared.
 const SIZES: [usize; 18] = [64, 32, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1];
+
+/// How many texts are remembered; there are not so many, unless somebody puts lists into them.
+const KNOWN: usize = 1000;
 
 /// Inserts that wait to be sent, by their text and in the order in which each text first came.
 #[derive(Default)]
@@ -36,10 +40,11 @@ struct Alike {
 }
 
 /// An insert of one row, as one of more rows.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Repeatable {
-    /// For each of [`SIZES`]; only the last where the text cannot be repeated.
-    texts: Vec<Option<Arc<str>>>,
+    text: Arc<str>,
+    /// For each of [`SIZES`], once it was asked for; nothing where the text cannot be repeated.
+    texts: Vec<OnceCell<Arc<str>>>,
 }
 
 impl Inserts {
@@ -53,6 +58,23 @@ impl Inserts {
         let known = self.known.get_key_value(sql).map(|(text, _)| text.clone());
         let text = known.unwrap_or_else(|| sql.into());
         self.waiting.push(Alike { text, turn, rows: vec![values] });
+    }
+
+    /// The same insert for all of these rows, as few statements. Those of a text that updates what is
+    /// there may meet the same row, which one statement must not.
+    pub(super) fn repeat(&mut self, sql: &str, rows: Vec<Vec<Value>>) -> Vec<Bound> {
+        let known = self.known(sql.into());
+        if updates(sql) {
+            return rows.into_iter().map(|row| (known.text.clone(), row)).collect();
+        }
+        known.statements(rows).collect()
+    }
+
+    fn known(&mut self, text: Arc<str>) -> &Repeatable {
+        if self.known.len() >= KNOWN {
+            self.known.clear();
+        }
+        self.known.entry(text).or_insert_with_key(|text| Repeatable::new(text))
     }
 
     /// What is added now may update the same rows as what was added before.
@@ -69,15 +91,11 @@ impl Inserts {
         let (mut together, mut apart) = (Vec::new(), Vec::new());
         self.turn = 0;
         for Alike { text, turn, rows } in std::mem::take(&mut self.waiting) {
-            let known = self.known.entry(text).or_insert_with_key(|text| Repeatable::new(text));
+            let known = self.known(text);
             // Another turn may update the same rows, and other texts may depend on what came before.
-            let statements =
-                if turn == 0 && known.is_repeatable() { &mut together } else { &mut apart };
-            let mut rows = rows.into_iter();
-            while let Some((size, sql)) = known.largest(rows.len()) {
-                let values = rows.by_ref().take(size).flatten().collect();
-                statements.push((sql, values));
-            }
+            let whole = turn == 0 && known.is_repeatable();
+            let statements = if whole { &mut together } else { &mut apart };
+            statements.extend(known.statements(rows));
         }
         self.bundles.bundle(together).into_iter().chain(apart).collect()
     }
@@ -89,34 +107,41 @@ impl Inserts {
 }
 
 /// Whether a text may change a row that is there.
-pub(super) fn updates(sql: &str) -> bool {
+fn updates(sql: &str) -> bool {
     sql.contains("DO UPDATE")
 }
 
 impl Repeatable {
-    pub(super) fn new(sql: &str) -> Self {
-        let texts = SIZES.map(|size| {
-            if size == 1 { Some(sql.into()) } else { repeated(sql, size).map(Arc::from) }
-        });
-        Self { texts: texts.into() }
-    }
-
-    /// Never more than one row at a time.
-    pub(super) fn single(sql: &str) -> Self {
-        let texts = SIZES.map(|size| (size == 1).then(|| sql.into()));
-        Self { texts: texts.into() }
+    fn new(sql: &str) -> Self {
+        let sizes = if repeated(sql, 2).is_some() { SIZES.len() } else { 0 };
+        Self { text: sql.into(), texts: vec![OnceCell::new(); sizes] }
     }
 
     /// Whether it is an insert of a row, which more rows can be added to.
     fn is_repeatable(&self) -> bool {
-        self.texts.first().is_some_and(Option::is_some)
+        !self.texts.is_empty()
+    }
+
+    /// The statements that insert these rows.
+    fn statements(&self, rows: Vec<Vec<Value>>) -> impl Iterator<Item = Bound> {
+        let mut rows = rows.into_iter();
+        std::iter::from_fn(move || {
+            let (size, sql) = self.largest(rows.len())?;
+            Some((sql, rows.by_ref().take(size).flatten().collect()))
+        })
     }
 
     /// The text for as many of so many rows as one statement takes, and their number.
-    pub(super) fn largest(&self, rows: usize) -> Option<(usize, Arc<str>)> {
-        let texts = SIZES.iter().zip(&self.texts);
-        let mut fitting = texts.filter(|(size, _)| **size <= rows);
-        fitting.find_map(|(size, text)| text.clone().map(|text| (*size, text)))
+    fn largest(&self, rows: usize) -> Option<(usize, Arc<str>)> {
+        let mut sizes = SIZES.iter().zip(&self.texts);
+        match sizes.find(|(size, _)| (2..=rows).contains(*size)) {
+            Some((size, text)) => {
+                let made =
+                    || repeated(&self.text, *size).map_or_else(|| self.text.clone(), Arc::from);
+                Some((*size, text.get_or_init(made).clone()))
+            }
+            None => (rows > 0).then(|| (1, self.text.clone())),
+        }
     }
 }
 
