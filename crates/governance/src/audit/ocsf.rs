@@ -3,8 +3,8 @@
 //!
 //! What the schema has no place for goes under `unmapped`, so that nothing is lost.
 
-use falaj_base::{Error, Result};
-use falaj_store::record::{AuditEntry, Decision};
+use falaj_base::{Error, Result, Timestamp};
+use falaj_store::record::{AuditEntry, Decision, REQUEST_IDS, UNTIL};
 use serde_json::{Value, json};
 
 use super::store::broken;
@@ -70,6 +70,12 @@ pub fn event(index: u64, entry: &AuditEntry) -> Value {
             "service": { "name": entry.action.split(':').next() },
         });
         event["resources"] = json!([{ "type": entry.resource.kind, "uid": entry.resource.id }]);
+    }
+    if let Some(requests) = entry.details.get(REQUEST_IDS) {
+        event["count"] = json!(requests.split(',').count());
+        event["start_time"] = event["time"].clone();
+        let until = entry.details.get(UNTIL).and_then(|until| until.parse::<Timestamp>().ok());
+        event["end_time"] = json!(until.map(|until| until.micros().div_euclid(1000)));
     }
     without_nulls(&mut event);
     event
@@ -147,7 +153,7 @@ fn without_nulls(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use falaj_base::ctx::RequestInfo;
-    use falaj_base::{Action, Ctx, Resource, Role, Timestamp};
+    use falaj_base::{Action, Ctx, Resource, Role};
 
     use super::*;
 
@@ -176,5 +182,19 @@ mod tests {
         let event = super::event(6, &refused);
         assert_eq!((&event["class_uid"], &event["type_uid"]), (&json!(3002), &json!(300_201)));
         assert_eq!((&event["status_id"], &event["user"]["name"]), (&json!(2), &json!("mona")));
+    }
+
+    #[test]
+    fn an_entry_of_several_requests_is_an_event_with_their_number() {
+        let at = Timestamp::from_micros(1_700_000_000_123_456);
+        let mut entry =
+            AuditEntry::allowed(&Ctx::system("test"), &ACTION, &Resource::platform(), at);
+        assert_eq!(event(1, &entry).get("count"), None);
+        let until = Timestamp::from_micros(1_700_000_000_999_000);
+        entry.details.insert(REQUEST_IDS.to_owned(), "req_1,req_2,req_3".to_owned());
+        entry.details.insert(UNTIL.to_owned(), until.to_string());
+        let event = event(1, &entry);
+        assert_eq!((&event["count"], &event["start_time"]), (&json!(3), &event["time"]));
+        assert_eq!(event["end_time"], json!(1_700_000_000_999_i64));
     }
 }

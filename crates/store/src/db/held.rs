@@ -31,9 +31,12 @@ impl Held {
         let Self { table, key, columns, .. } = self;
         let places: Vec<_> = (1..=count).map(|n| format!("${n}")).collect();
         let places = places.join(", ");
+        // Apart from the rows, which are held first: so that numbers of transactions that wait for each
+        // other follow the order in which they go.
         format!(
-            "SELECT {key} AS falaj_id, pg_current_xact_id()::text::bigint AS falaj_tx, {columns}
-             FROM {table} WHERE {key} IN ({places}) FOR UPDATE SKIP LOCKED"
+            "SELECT held.*, pg_current_xact_id()::text::bigint AS falaj_tx FROM (
+                 SELECT {key} AS falaj_id, {columns} FROM {table} WHERE {key} IN ({places})
+                 FOR UPDATE SKIP LOCKED) AS held"
         )
     }
 }

@@ -144,8 +144,8 @@ impl<'a> Tx<'a> {
     /// Runs a statement whose count nobody needs. On PostgreSQL its answer is awaited with that of
     /// the next statement, or of the commit, and so is its failure: where a failure means something
     /// to the caller, [`Tx::execute`] is the one to use. In a transaction that several writes share,
-    /// puts of one text are sent together: they must not depend on puts of another, and those of one
-    /// write that update what is there must not meet the same row.
+    /// puts of one text are sent together, inserts of a row before all else: they must not depend on
+    /// puts of another, and those of one write that update what is there must not meet the same row.
     pub fn put(&mut self, sql: &str, params: &[Value]) -> Result<()> {
         let shared = self.sharing != Sharing::No;
         self.run(|engine| match engine {

@@ -21,6 +21,7 @@ pub use entry::{Actor, AuditEntry, Decision, Target};
 pub(crate) use idempotency::ReplyKey;
 pub use idempotency::StoredReply;
 pub(crate) use together::Entries;
+pub use together::{REQUEST_IDS, UNTIL};
 
 use crate::db::{Migration, Tx, Value, params};
 

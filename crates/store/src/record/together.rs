@@ -4,107 +4,137 @@
 //! and indexed on its own: more work than the metrics. Where several of its requests share a commit, one
 //! entry stands for all of them.
 //!
-//! Must hold: nothing is left out. The details of a shared entry are lists in the order of `requests`, so
-//! that each request has what its own entry would have had.
+//! Must hold: nothing is left out but the time of those between the first and the last, which are at most
+//! a second apart. The details of a shared entry are lists in the order of `request_ids`, so that each
+//! request has what its own entry would have had.
+
+use std::time::Duration;
+
+use falaj_base::Timestamp;
 
 use super::AuditEntry;
 
 /// The detail that names the requests of a shared entry.
-const REQUESTS: &str = "requests";
+pub const REQUEST_IDS: &str = "request_ids";
+/// The detail that says when the last of them was; `at` is the time of the first.
+pub const UNTIL: &str = "until";
 /// No list becomes longer, in bytes: longer texts would be cut in the entry.
 const LONGEST_LIST: usize = 1000;
+/// How much later than the first a request may come.
+const LATEST: Duration = Duration::from_secs(1);
 /// How many entries are looked at for one that fits.
 const LOOKED_AT: usize = 16;
 
 /// The entries of a transaction that further ones may be taken into.
 #[derive(Debug, Default)]
-pub(crate) struct Entries(Vec<AuditEntry>);
+pub(crate) struct Entries(Vec<Shared>);
+
+/// An entry, and what it does not tell of others that were taken into it.
+#[derive(Debug)]
+struct Shared {
+    entry: AuditEntry,
+    request_ids: String,
+    until: Timestamp,
+    /// Whether it has taken any in: its details are lists then.
+    is_list: bool,
+}
 
 impl Entries {
     pub(crate) fn add(&mut self, entry: AuditEntry) {
         let recent = self.0.iter_mut().rev().take(LOOKED_AT);
-        match recent.into_iter().find(|shared| takes(shared, &entry)) {
-            Some(shared) => take_in(shared, entry),
-            None => self.0.push(entry),
+        match recent.into_iter().find(|shared| shared.takes(&entry)) {
+            Some(shared) => shared.take_in(&entry),
+            None => self.0.push(Shared::of(entry)),
         }
     }
 
     /// Adds what another write of the transaction recorded.
     pub(crate) fn extend(&mut self, other: Self) {
-        other.0.into_iter().for_each(|entry| self.add(entry));
+        other.into_vec().into_iter().for_each(|entry| self.add(entry));
     }
 
     pub(crate) fn into_vec(self) -> Vec<AuditEntry> {
-        self.0
+        self.0.into_iter().map(Shared::into_entry).collect()
     }
 }
 
-/// Whether both say the same but for the request, its time and its details.
-fn takes(shared: &AuditEntry, other: &AuditEntry) -> bool {
-    let AuditEntry {
-        action,
-        actor,
-        after,
-        at: _,
-        before,
-        decision,
-        details,
-        policies,
-        reason,
-        request: _,
-        resource,
-        source,
-        tenant,
-        trace,
-    } = other;
-    let own = shared.details.keys().filter(|key| *key != REQUESTS);
-    let fits = |list: &String, more: &str| list.len() + 1 + more.len() <= LONGEST_LIST;
-    // A value with a comma, or a detail of that name, could not be told from a list.
-    let plain = |value: &String| !value.contains(',');
-    shared.action == *action
-        && shared.resource == *resource
-        && shared.actor == *actor
-        && shared.decision == *decision
-        && shared.source == *source
-        && shared.tenant == *tenant
-        && shared.trace == *trace
-        && shared.reason == *reason
-        && shared.policies == *policies
-        && [&shared.after, &shared.before, after, before].iter().all(|state| state.is_none())
-        && own.eq(details.keys())
-        && details.iter().all(|(key, value)| {
-            key != REQUESTS && plain(value) && fits(&shared.details[key], value)
-        })
-        && shared.details.get(REQUESTS).is_none_or(|requests| fits(requests, &other.request))
-        && (shared.details.contains_key(REQUESTS) || shared.details.values().all(plain))
-}
+impl Shared {
+    fn of(entry: AuditEntry) -> Self {
+        let (request_ids, until) = (entry.request.clone(), entry.at);
+        Self { entry, request_ids, until, is_list: false }
+    }
 
-fn take_in(shared: &mut AuditEntry, other: AuditEntry) {
-    let first = &shared.request;
-    shared.details.entry(REQUESTS.to_owned()).or_insert_with(|| first.clone());
-    for (key, more) in other
-        .details
-        .iter()
-        .map(|(key, value)| (key.as_str(), value))
-        .chain([(REQUESTS, &other.request)])
-    {
-        if let Some(list) = shared.details.get_mut(key) {
+    /// Whether both say the same but for the request, its time and its details.
+    fn takes(&self, other: &AuditEntry) -> bool {
+        let own = &self.entry;
+        let AuditEntry {
+            action,
+            actor,
+            after,
+            at,
+            before,
+            decision,
+            details,
+            policies,
+            reason,
+            request,
+            resource,
+            source,
+            tenant,
+            trace,
+        } = other;
+        let fits = |list: &String, more: &String| list.len() + 1 + more.len() <= LONGEST_LIST;
+        // A value with a comma could not be told from a list.
+        let plain = |value: &String| !value.contains(',');
+        own.action == *action
+            && own.resource == *resource
+            && own.actor == *actor
+            && own.decision == *decision
+            && own.source == *source
+            && own.tenant == *tenant
+            && own.trace == *trace
+            && own.reason == *reason
+            && own.policies == *policies
+            && [&own.after, &own.before, after, before].iter().all(|state| state.is_none())
+            && own.details.keys().eq(details.keys())
+            && [REQUEST_IDS, UNTIL].iter().all(|name| !details.contains_key(*name))
+            && (self.is_list || own.details.values().all(plain))
+            && details.values().all(plain)
+            && own.details.values().zip(details.values()).all(|(list, more)| fits(list, more))
+            && fits(&self.request_ids, request)
+            && *at <= own.at + LATEST
+    }
+
+    fn take_in(&mut self, other: &AuditEntry) {
+        self.is_list = true;
+        self.until = self.until.max(other.at);
+        let details = self.entry.details.values_mut().zip(other.details.values());
+        for (list, more) in details.chain([(&mut self.request_ids, &other.request)]) {
             list.push(',');
             list.push_str(more);
         }
+    }
+
+    fn into_entry(self) -> AuditEntry {
+        let mut entry = self.entry;
+        if self.is_list {
+            entry.details.insert(REQUEST_IDS.to_owned(), self.request_ids);
+            entry.details.insert(UNTIL.to_owned(), self.until.to_string());
+        }
+        entry
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use falaj_base::{Action, Ctx, Resource, Role, Timestamp};
+    use falaj_base::{Action, Ctx, Resource, Role};
 
     use super::*;
 
     static LOG: Action = Action::write("thing:log", Role::Contributor, "");
 
     fn entry(request: usize, name: &str, details: &[(&str, &str)]) -> AuditEntry {
-        let at = Timestamp::from_micros(0);
+        let at = Timestamp::from_micros(i64::try_from(request).unwrap_or(0) * 100);
         let mut entry = AuditEntry::allowed(&Ctx::system(name), &LOG, &Resource::platform(), at);
         entry.request = format!("req_{request}");
         entry.details = details.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -125,7 +155,13 @@ mod tests {
             entry(3, "a", &[("metrics", "5"), ("run", "y")]),
             entry(4, "a", &[("metrics", "1"), ("run", "x")]),
         ]);
-        let details = [("metrics", "1,5,1"), ("requests", "req_1,req_3,req_4"), ("run", "x,y,x")];
+        let until = Timestamp::from_micros(400).to_string();
+        let details = [
+            ("metrics", "1,5,1"),
+            ("request_ids", "req_1,req_3,req_4"),
+            ("run", "x,y,x"),
+            ("until", until.as_str()),
+        ];
         let [first, second] = &all[..] else { panic!("{all:?}") };
         assert_eq!(*first, entry(1, "a", &details));
         assert_eq!(*second, entry(2, "b", &[("metrics", "1"), ("run", "x")]));
@@ -141,15 +177,18 @@ mod tests {
         for other in [
             entry(2, "a", &[("run", "x,y")]),
             entry(2, "a", &[("run", "x"), ("tags", "1")]),
-            entry(2, "a", &[("requests", "x")]),
+            entry(20_000, "a", &plain),
             changed,
             traced,
         ] {
             let both = [entry(1, "a", &plain), other];
             assert_eq!(shared(both.clone()), both);
-            let [first, other] = both;
-            assert_eq!(shared([other.clone(), first.clone()]), [other, first]);
         }
+        let listed = [("request_ids", "x"), ("run", "x")];
+        let both = [entry(1, "a", &listed), entry(2, "a", &listed)];
+        assert_eq!(shared(both.clone()), both);
+        let both = [entry(1, "a", &[("run", "x,y")]), entry(2, "a", &plain)];
+        assert_eq!(shared(both.clone()), both);
     }
 
     #[test]
@@ -158,7 +197,7 @@ mod tests {
         assert!(all.len() > 10, "{}", all.len());
         let mut found = 0;
         for entry in &all {
-            let (runs, requests) = (&entry.details["run"], &entry.details[REQUESTS]);
+            let (runs, requests) = (&entry.details["run"], &entry.details[REQUEST_IDS]);
             assert!(runs.len() <= LONGEST_LIST && requests.len() <= LONGEST_LIST);
             assert_eq!(runs.split(',').count(), requests.split(',').count());
             for request in requests.split(',') {

@@ -6,7 +6,7 @@ use falaj_base::ctx::Internal;
 use falaj_base::{Ctx, Error, Principal, RequestInfo, code};
 use falaj_store::db::{Db, Held, params};
 use falaj_store::events::{Cursor, EventLog, Filter};
-use falaj_store::record::{AuditEntry, Change, idempotency};
+use falaj_store::record::{AuditEntry, Change, REQUEST_IDS, idempotency};
 use falaj_testkit::database::each;
 use futures::future::join_all;
 
@@ -103,7 +103,7 @@ async fn entries_that_share_a_commit_tell_of_every_request() {
         for row in rows {
             let entry: AuditEntry =
                 serde_json::from_str(&row.get::<String>("entry").unwrap()).unwrap();
-            let requests = entry.details.get("requests").unwrap_or(&entry.request).split(',');
+            let requests = entry.details.get(REQUEST_IDS).unwrap_or(&entry.request).split(',');
             let pairs: Vec<_> = entry.details["number"].split(',').zip(requests).collect();
             assert_eq!(pairs[0].1, entry.request);
             told.extend(pairs.into_iter().map(|(n, r)| (n.to_owned(), r.to_owned())));

@@ -12,52 +12,61 @@ use std::sync::Arc;
 
 use super::merge::{Bound, shifted};
 
-/// How many different bundles are remembered; writes that share a transaction mostly make few.
-const KNOWN: usize = 512;
+/// How many different bundles there are at a time. Each is a statement that the server keeps prepared, and
+/// writes of many kinds could be put together in more ways than it has memory for.
+const KNOWN: usize = 128;
+/// After so many that went apart because of that, those known are forgotten: they may not come any more.
+const PATIENCE: usize = 10_000;
+/// A bundle takes no more values; PostgreSQL would take 65,535.
+const VALUES: usize = 8192;
 
 /// Bundles met before, by the texts in them.
 #[derive(Default)]
 pub(super) struct Bundles {
     known: HashMap<Vec<Arc<str>>, Arc<str>>,
+    went_apart: usize,
 }
 
 impl Bundles {
-    /// One statement that does the same as all of these.
-    pub(super) fn bundle(&mut self, statements: Vec<Bound>) -> Option<Bound> {
+    /// One statement that does the same as all of these; or all of these, where there is none.
+    pub(super) fn bundle(&mut self, statements: Vec<Bound>) -> Vec<Bound> {
         let (texts, values): (Vec<_>, Vec<_>) = statements.into_iter().unzip();
+        let widths: Vec<usize> = values.iter().map(Vec::len).collect();
+        if texts.len() < 2 || widths.iter().sum::<usize>() > VALUES {
+            return texts.into_iter().zip(values).collect();
+        }
         if let Some(text) = self.known.get(&texts) {
-            return Some((text.clone(), values.concat()));
+            return vec![(text.clone(), values.concat())];
         }
         if self.known.len() >= KNOWN {
-            self.known.clear();
+            self.went_apart += 1;
+            if self.went_apart < PATIENCE {
+                return texts.into_iter().zip(values).collect();
+            }
+            *self = Self::default();
         }
-        let widths = values.iter().map(Vec::len);
-        let text: Arc<str> = bundled(texts.iter().zip(widths))?.into();
+        let text: Arc<str> = bundled(texts.iter().zip(widths)).into();
         self.known.insert(texts, text.clone());
-        Some((text, values.concat()))
+        vec![(text, values.concat())]
     }
 }
 
 /// The texts as one, given how many values each takes.
-fn bundled<'a>(texts: impl Iterator<Item = (&'a Arc<str>, usize)>) -> Option<String> {
-    let mut before = 0;
-    let mut parts: Vec<String> = texts
-        .map(|(text, width)| {
-            let part = shifted(text, before);
-            before += width;
-            part
-        })
-        .collect();
-    let last = parts.pop()?;
-    if parts.is_empty() {
-        return Some(last);
+fn bundled<'a>(texts: impl ExactSizeIterator<Item = (&'a Arc<str>, usize)>) -> String {
+    let (last, mut before) = (texts.len().saturating_sub(1), 0);
+    let mut all = String::new();
+    for (at, (text, width)) in texts.enumerate() {
+        let text = shifted(text, before);
+        before += width;
+        let begin = if at == 0 { "WITH" } else { ",\n" };
+        all +=
+            &if at == last { format!("\n{text}") } else { format!("{begin} part{at} AS ({text})") };
     }
-    let named: Vec<String> =
-        parts.iter().enumerate().map(|(at, part)| format!("part{at} AS ({part})")).collect();
-    Some(format!("WITH {}\n{last}", named.join(",\n")))
+    all
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
     use crate::db::value::Value;
@@ -77,23 +86,27 @@ mod tests {
             ]
         };
         let expected = "WITH part0 AS (INSERT INTO t (a, b) VALUES ($1, $2), ($3, $4)),
-part1 AS (INSERT INTO u (a) VALUES ($5), ($6) ON CONFLICT (a) DO NOTHING)
+ part1 AS (INSERT INTO u (a) VALUES ($5), ($6) ON CONFLICT (a) DO NOTHING)
 INSERT INTO v (a) VALUES ($7), ($8)";
         for _again in 0..2 {
-            assert_eq!(bundles.bundle(parts()), Some(bound(expected, 0..8)));
+            assert_eq!(bundles.bundle(parts()), [bound(expected, 0..8)]);
         }
         assert_eq!(bundles.known.len(), 1);
     }
 
     #[test]
-    fn one_stays_as_it_is_and_not_everything_is_remembered() {
+    fn one_stays_as_it_is_and_so_does_what_is_too_much() {
         let mut bundles = Bundles::default();
         let one = bound("INSERT INTO t (a) VALUES ($1)", 0..1);
-        assert_eq!(bundles.bundle(vec![one.clone()]), Some(one.clone()));
-        assert_eq!(bundles.bundle(Vec::new()), None);
-        for table in 0..2 * KNOWN {
+        assert_eq!(bundles.bundle(vec![one.clone()]), [one.clone()]);
+        assert_eq!(bundles.bundle(Vec::new()), []);
+        let many = bound("INSERT INTO u (a) VALUES ($1)", 0..i64::try_from(VALUES).unwrap());
+        assert_eq!(bundles.bundle(vec![one.clone(), many]).len(), 2);
+        for table in 0..KNOWN + PATIENCE {
             let other = bound(&format!("INSERT INTO u{table} (a) VALUES ($1)"), 1..2);
-            assert!(bundles.bundle(vec![one.clone(), other]).is_some());
+            let sent = bundles.bundle(vec![one.clone(), other]).len();
+            let is_known = table < KNOWN || table == KNOWN + PATIENCE - 1;
+            assert_eq!(sent, if is_known { 1 } else { 2 }, "{table}");
             assert!(bundles.known.len() <= KNOWN);
         }
     }

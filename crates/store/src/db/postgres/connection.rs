@@ -230,9 +230,7 @@ impl Connection {
         self.later(async move { client.batch_execute(sql).await })
     }
 
-    /// Reads rows that are held from then on, and with them the transaction's number: taking the
-    /// first of them gave it one, so that numbers of transactions that wait for each other follow the
-    /// order in which they go.
+    /// Reads rows that are held from then on, and with them the transaction's number.
     pub(super) fn hold_numbered(&mut self, sql: &str, params: &[Value]) -> Result<Vec<Row>> {
         let rows = self.query(sql, params)?;
         if let Some(row) = rows.first() {

@@ -97,7 +97,9 @@ impl Inserts {
             let statements = if whole { &mut together } else { &mut apart };
             statements.extend(known.statements(rows));
         }
-        self.bundles.bundle(together).into_iter().chain(apart).collect()
+        let mut statements = self.bundles.bundle(together);
+        statements.extend(apart);
+        statements
     }
 
     pub(super) fn clear(&mut self) {
@@ -244,7 +246,7 @@ mod tests {
             assert!(inserts.is_empty());
             let (rows, others): (Vec<_>, Vec<_>) =
                 statements.into_iter().partition(|(text, _)| text.contains("INSERT"));
-            assert_eq!(rows.len(), 1, "{} statements", rows.len());
+            assert_eq!(rows.len(), 1);
             let sent: Vec<Value> = rows.into_iter().flat_map(|(_, values)| values).collect();
             let expected: Vec<Value> = (0..77 + round).map(Value::from).collect();
             assert_eq!(sent, expected);
