@@ -1,5 +1,7 @@
 //! Writing a table: batches in, Parquet out, row group by row group.
 
+mod suited;
+
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -48,6 +50,16 @@ impl<W: Write + Send> std::fmt::Debug for RecordWriter<W> {
 
 impl<W: Write + Send> RecordWriter<W> {
     pub fn new(out: W, schema: SchemaRef, layout: Layout) -> Result<Self> {
+        Self::packed(out, schema, layout, Vec::new())
+    }
+
+    /// The same for rows of which some are at hand: columns are packed if that makes those smaller.
+    pub fn suited(out: W, sample: &RecordBatch, layout: Layout) -> Result<Self> {
+        Self::packed(out, sample.schema(), layout, suited::unpacked(sample, layout.level))
+    }
+
+    /// All columns are packed but these.
+    fn packed(out: W, schema: SchemaRef, layout: Layout, but: Vec<String>) -> Result<Self> {
         let level = ZstdLevel::try_new(layout.level)
             .map_err(|_| Error::invalid("level", layout.level, "1 to 22"))?;
         let mut properties = WriterProperties::builder()
@@ -59,6 +71,10 @@ impl<W: Write + Send> RecordWriter<W> {
             .set_statistics_truncate_length(Some(64));
         for column in numbers(&schema) {
             properties = properties.set_column_dictionary_enabled(column, false);
+        }
+        for name in but {
+            let column = ColumnPath::new(vec![name]);
+            properties = properties.set_column_compression(column, Compression::UNCOMPRESSED);
         }
         let properties = Some(properties.build());
         let inner = ArrowWriter::try_new(out, schema, properties).map_err(failed)?;

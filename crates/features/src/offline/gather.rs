@@ -3,43 +3,36 @@
 //! Numbers are put where they belong as soon as they are met, so that they take the room of the
 //! result and no more. Values of different lengths are collected first and put in order in the end.
 
-use std::fmt;
-use std::sync::Arc;
-
 use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    ArrowPrimitiveType, Float32Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
-};
-use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, UInt32Array, new_null_array};
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, BooleanBufferBuilder, NullBuffer};
-use arrow_schema::{DataType, SchemaRef, TimeUnit};
+use arrow_schema::{DataType, SchemaRef};
 use arrow_select::concat::concat;
 use arrow_select::take::take;
 use falaj_base::{Error, Result};
 
+use super::answered::Answered;
 use super::latest::Answers;
+use super::numbers::{Numbers, Pick};
+use super::order::Wanted;
 
 /// Picks rows out of a history that is read again, in the order in which it was read.
 #[derive(Debug)]
 pub struct Gathered {
     /// The rows that answer, in rising order, each with the moment that it answers.
-    wanted: Vec<(u64, u32)>,
+    wanted: Vec<Wanted>,
     /// How many of those were found already.
     found: usize,
     rows: u64,
     moments: usize,
-    columns: Vec<Box<dyn Column>>,
+    /// Whether each column is one of numbers.
+    are_numbers: Vec<bool>,
+    numbers: Numbers,
+    others: Vec<Pieces>,
     /// Which row of a batch answers which moment; kept for its memory.
     picks: Vec<Pick>,
     /// Bytes that the answers may still take, each counted as often as it answers.
     left: Option<usize>,
-}
-
-/// A row of a batch, and the moment that it answers.
-#[derive(Clone, Copy, Debug)]
-struct Pick {
-    row: u32,
-    moment: u32,
 }
 
 /// The most bytes that answers may take at a time: Arrow counts those of a column in 31 bits.
@@ -51,33 +44,32 @@ pub fn least(kind: &DataType) -> usize {
     kind.primitive_width().unwrap_or(FIXED)
 }
 
-/// The values of one column, on their way to where they belong.
-trait Column: fmt::Debug + Send {
-    /// Bytes that these rows of a batch take beyond what is taken from the beginning.
-    fn size(&self, column: &dyn Array, picks: &[Pick]) -> usize;
-    fn add(&mut self, column: &ArrayRef, picks: &[Pick]) -> Result<()>;
-    /// The values, moment by moment; null where nothing answers.
-    fn finish(self: Box<Self>, answered: &BooleanBuffer, wanted: &[(u64, u32)])
-    -> Result<ArrayRef>;
-}
-
 impl Gathered {
     /// Picks the rows of these answers, as long as they take no more than so many bytes; the
     /// batches will have this schema.
     #[must_use]
     pub fn new(answers: Answers, schema: SchemaRef, most: usize) -> Self {
-        let moments = answers.rows().len();
-        let fields = schema.fields().iter();
-        let least: usize = fields.clone().map(|field| least(field.data_type())).sum();
+        let moments = answers.moments();
+        let kinds = || schema.fields().iter().map(|field| field.data_type());
+        let least: usize = kinds().map(least).sum();
         let left = most.min(MOST).checked_sub(least.saturating_mul(moments));
-        let (mut wanted, mut columns) = (Vec::new(), Vec::new());
+        let (mut wanted, mut room) = (Vec::new(), 0);
         if left.is_some() {
-            let answered = (0..).zip(answers.rows());
-            wanted.extend(answered.filter_map(|(moment, row)| Some(((*row)?, moment))));
-            wanted.sort_unstable();
-            columns.extend(fields.map(|field| column(field.data_type(), moments)));
+            (wanted, room) = (answers.into_wanted(), moments);
         }
-        Self { wanted, found: 0, rows: 0, moments, columns, picks: Vec::new(), left }
+        let others = kinds().filter(|kind| !Numbers::are(kind));
+        let others = others.map(|kind| Pieces { kind: kind.clone(), pieces: Vec::new() });
+        Self {
+            wanted,
+            found: 0,
+            rows: 0,
+            moments,
+            are_numbers: kinds().map(Numbers::are).collect(),
+            numbers: Numbers::new(kinds(), room),
+            others: others.collect(),
+            picks: Vec::new(),
+            left,
+        }
     }
 
     /// Bytes that may still be taken; none if the answers take too many, and are not to be had.
@@ -95,7 +87,7 @@ impl Gathered {
     /// Whether one of the next so many rows is wanted.
     #[must_use]
     pub fn wants(&self, rows: u64) -> bool {
-        self.wanted.get(self.found).is_some_and(|(row, _)| *row < self.rows + rows)
+        self.wanted.get(self.found).is_some_and(|wanted| wanted.row < self.rows + rows)
     }
 
     /// Passes over rows of which none is.
@@ -107,23 +99,27 @@ impl Gathered {
     pub fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         let end = self.rows + batch.num_rows() as u64;
         let ahead = &self.wanted[self.found..];
-        let here = &ahead[..ahead.partition_point(|(row, _)| *row < end)];
+        let here = &ahead[..ahead.partition_point(|wanted| wanted.row < end)];
         if !here.is_empty() {
-            let pick = |(row, moment): &(u64, u32)| {
+            let pick = |wanted: &Wanted| {
                 #[allow(clippy::cast_possible_truncation, reason = "a batch has at most 2^32 rows")]
-                let row = (row - self.rows) as u32;
-                Pick { row, moment: *moment }
+                let row = (wanted.row - self.rows) as u32;
+                Pick { row, moment: wanted.moment }
             };
             self.picks.clear();
             self.picks.extend(here.iter().map(pick));
-            for (taken, column) in self.columns.iter().zip(batch.columns()) {
-                let size = taken.size(column, &self.picks);
-                self.left = self.left.and_then(|left| left.checked_sub(size));
-            }
+            let columns = || self.are_numbers.iter().zip(batch.columns());
+            let some = |numbers: bool| {
+                columns().filter(move |(are, _)| **are == numbers).map(|(_, column)| column)
+            };
+            let size = |column: &ArrayRef| sizes(column, &self.picks);
+            let size = some(false).map(size).fold(0, usize::saturating_add);
+            self.left = self.left.and_then(|left| left.checked_sub(size));
             if self.left.is_none() {
                 return Ok(());
             }
-            for (taken, column) in self.columns.iter_mut().zip(batch.columns()) {
+            self.numbers.add(&some(true).collect::<Vec<_>>(), &self.picks)?;
+            for (taken, column) in self.others.iter_mut().zip(some(false)) {
                 taken.add(column, &self.picks)?;
             }
         }
@@ -133,85 +129,23 @@ impl Gathered {
     }
 
     /// The values, moment by moment; nulls where nothing answers.
-    pub fn finish(self) -> Result<Vec<ArrayRef>> {
+    pub fn finish(mut self) -> Result<Answered> {
         if !self.is_complete() || self.left.is_none() {
             return Err(Error::internal("a history that became shorter while it was read"));
         }
         let mut answered = BooleanBufferBuilder::new(self.moments);
         answered.append_n(self.moments, false);
-        for (_, moment) in &self.wanted {
-            answered.set_bit(*moment as usize, true);
+        for wanted in &self.wanted {
+            answered.set_bit(wanted.moment as usize, true);
         }
         let answered = answered.finish();
-        let columns = self.columns.into_iter();
-        columns.map(|column| column.finish(&answered, &self.wanted)).collect()
-    }
-}
-
-fn column(kind: &DataType, moments: usize) -> Box<dyn Column> {
-    fn fixed<T: ArrowPrimitiveType>(kind: &DataType, moments: usize) -> Box<dyn Column> {
-        let values = vec![T::Native::default(); moments];
-        Box::new(Fixed::<T> { kind: kind.clone(), values, gaps: Vec::new() })
-    }
-    match kind {
-        DataType::Int32 => fixed::<Int32Type>(kind, moments),
-        DataType::Int64 => fixed::<Int64Type>(kind, moments),
-        DataType::Float32 => fixed::<Float32Type>(kind, moments),
-        DataType::Float64 => fixed::<Float64Type>(kind, moments),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => {
-            fixed::<TimestampMicrosecondType>(kind, moments)
-        }
-        _ => Box::new(Pieces { kind: kind.clone(), pieces: Vec::new() }),
-    }
-}
-
-/// Numbers, each where it belongs.
-struct Fixed<T: ArrowPrimitiveType> {
-    kind: DataType,
-    values: Vec<T::Native>,
-    /// Moments whose answer has no value.
-    gaps: Vec<u32>,
-}
-
-impl<T: ArrowPrimitiveType> fmt::Debug for Fixed<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fixed").field("kind", &self.kind).finish_non_exhaustive()
-    }
-}
-
-impl<T: ArrowPrimitiveType> Column for Fixed<T> {
-    fn size(&self, _: &dyn Array, _: &[Pick]) -> usize {
-        0
-    }
-
-    fn add(&mut self, column: &ArrayRef, picks: &[Pick]) -> Result<()> {
-        let found = column.as_primitive_opt::<T>();
-        let found = found.ok_or_else(|| Error::internal("a column of another type"))?;
-        let values = found.values();
-        for pick in picks {
-            self.values[pick.moment as usize] = values[pick.row as usize];
-        }
-        if let Some(nulls) = found.nulls().filter(|nulls| nulls.null_count() > 0) {
-            let gap = |pick: &&Pick| nulls.is_null(pick.row as usize);
-            self.gaps.extend(picks.iter().filter(gap).map(|pick| pick.moment));
-        }
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>, answered: &BooleanBuffer, _: &[(u64, u32)]) -> Result<ArrayRef> {
-        let nulls = if self.gaps.is_empty() {
-            NullBuffer::new(answered.clone())
-        } else {
-            let mut there = BooleanBufferBuilder::new(answered.len());
-            there.append_buffer(answered);
-            for gap in &self.gaps {
-                there.set_bit(*gap as usize, false);
-            }
-            NullBuffer::new(there.finish())
-        };
-        let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
-        let column = PrimitiveArray::<T>::new(self.values.into(), nulls);
-        Ok(Arc::new(column.with_data_type(self.kind)))
+        self.numbers.finish(&answered);
+        let places = self.are_numbers.iter().enumerate().filter(|(_, are)| !**are);
+        let others = places
+            .zip(&self.others)
+            .map(|((place, _), pieces)| Ok((place, pieces.finish(&answered, &self.wanted)?)));
+        let others = others.collect::<Result<_>>()?;
+        Ok(Answered::new(self.numbers, others))
     }
 }
 
@@ -222,12 +156,7 @@ struct Pieces {
     pieces: Vec<ArrayRef>,
 }
 
-impl Column for Pieces {
-    fn size(&self, column: &dyn Array, picks: &[Pick]) -> usize {
-        let size = |pick: &Pick| bytes(column, pick.row as usize, pick.row as usize + 1);
-        picks.iter().map(size).fold(0, |sum, size| sum.saturating_add(size - FIXED))
-    }
-
+impl Pieces {
     fn add(&mut self, column: &ArrayRef, picks: &[Pick]) -> Result<()> {
         let once = picks.chunk_by(|one, other| one.row == other.row);
         let rows: UInt32Array = once.map(|same| same[0].row).collect();
@@ -235,18 +164,14 @@ impl Column for Pieces {
         Ok(())
     }
 
-    fn finish(
-        self: Box<Self>,
-        answered: &BooleanBuffer,
-        wanted: &[(u64, u32)],
-    ) -> Result<ArrayRef> {
+    fn finish(&self, answered: &BooleanBuffer, wanted: &[Wanted]) -> Result<ArrayRef> {
         if self.pieces.is_empty() {
             return Ok(new_null_array(&self.kind, answered.len()));
         }
         let mut places = vec![0; answered.len()];
         let mut place = 0;
-        for (at, (row, moment)) in wanted.iter().enumerate() {
-            place += u32::from(at > 0 && wanted[at - 1].0 != *row);
+        for (at, Wanted { row, moment }) in wanted.iter().enumerate() {
+            place += u32::from(at > 0 && wanted[at - 1].row != *row);
             places[*moment as usize] = place;
         }
         let pieces: Vec<_> = self.pieces.iter().map(|piece| &**piece).collect();
@@ -254,6 +179,12 @@ impl Column for Pieces {
         let order = UInt32Array::new(places.into(), Some(NullBuffer::new(answered.clone())));
         take(&whole, &order, None).map_err(Error::internal)
     }
+}
+
+/// Bytes that some rows of a column take beyond what is taken from the beginning.
+fn sizes(column: &dyn Array, picks: &[Pick]) -> usize {
+    let size = |pick: &Pick| bytes(column, pick.row as usize, pick.row as usize + 1);
+    picks.iter().map(size).fold(0, |sum, size| sum.saturating_add(size - FIXED))
 }
 
 /// What a value takes at least where its type does not say.
@@ -288,9 +219,53 @@ mod tests {
     use std::sync::Arc;
 
     use arrow_array::types::Float32Type;
-    use arrow_array::{BinaryArray, Int64Array, ListArray, StringArray};
+    use arrow_array::{
+        BinaryArray, Float32Array, Float64Array, Int32Array, Int64Array, ListArray, StringArray,
+        TimestampMicrosecondArray,
+    };
+    use arrow_schema::Schema;
 
     use super::*;
+    use crate::offline::{Latest, Moments, Rules};
+
+    #[test]
+    fn columns_of_every_width_come_back_in_their_order_part_by_part() {
+        let times = TimestampMicrosecondArray::from(vec![Some(i64::MIN), None, Some(-1)]);
+        let texts = StringArray::from(vec![Some("a"), Some(""), None]);
+        let columns: [(&str, ArrayRef); 6] = [
+            ("float", Arc::new(Float32Array::from(vec![Some(-0.5), None, Some(f32::MAX)]))),
+            ("text", Arc::new(texts)),
+            ("wide", Arc::new(Int64Array::from(vec![Some(i64::MAX), Some(-2), None]))),
+            ("double", Arc::new(Float64Array::from(vec![1e300, -0.0, 3.5]))),
+            ("time", Arc::new(times.with_timezone("UTC"))),
+            ("narrow", Arc::new(Int32Array::from(vec![Some(i32::MIN), None, Some(7)]))),
+        ];
+        let columns = columns.map(|(name, column)| (name, column, true));
+        let history = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+        // Row 2 answers twice, row 1 once, and nothing answers the moment between them.
+        let numbers = |values: Vec<i64>| -> ArrayRef { Arc::new(Int64Array::from(values)) };
+        let (keys, at) = (numbers(vec![2, 9, 1, 2]), numbers(vec![5; 4]));
+        let moments = Moments::new(&[("key", keys)], ("at", &*at)).unwrap();
+        let mut latest = Latest::new(&moments, Rules::default());
+        let (keys, event) = (numbers(vec![0, 1, 2]), numbers(vec![1; 3]));
+        latest.add(&[("key", keys)], ("event", &*event), None).unwrap();
+        let schema = Arc::new(Schema::clone(history.schema_ref()));
+        let mut gathered = Gathered::new(latest.finish(), schema, usize::MAX);
+        // A part of a batch has its own first row.
+        gathered.add(&history.slice(0, 1)).unwrap();
+        gathered.add(&history.slice(1, 2)).unwrap();
+        let found = gathered.finish().unwrap();
+        let expected = UInt32Array::from(vec![Some(2), None, Some(1), Some(2)]);
+        for part in [0..4, 0..0, 0..1, 1..3, 3..4] {
+            let places = expected.slice(part.start, part.len());
+            let found = found.part(part.clone()).unwrap();
+            assert_eq!(found.len(), 6);
+            for (found, column) in found.iter().zip(history.columns()) {
+                assert_eq!(found, &take(column, &places, None).unwrap(), "{part:?}");
+            }
+        }
+        assert!(found.part(0..5).is_err());
+    }
 
     #[test]
     fn rows_count_with_what_hangs_on_them() {

@@ -5,14 +5,19 @@
 //! outlived its time by then answers nothing, and neither does any other, since the best has the
 //! latest event.
 //!
-//! The moments of a key lie anywhere in memory, and most of the work would be waiting for it. So rows
-//! are sorted into bins first, each for moments that lie close together, and noted bin by bin.
+//! The moments of a key lie anywhere in memory, and most of the work would be waiting for it. But
+//! histories are mostly written in the order of time, or key by key, so that the next row of a key
+//! belongs where its last one did, between the same two moments. What is known of that place is kept
+//! with the key, in one line of the processor's memory, until a row of another place comes.
+
+use std::ops::Range;
 
 use arrow_array::{Array, ArrayRef};
 use falaj_base::{Error, Result};
 
 use super::key::Keys;
-use super::moments::{Moments, Span};
+use super::moments::{Gap, Moments};
+use super::order::{Wanted, by_row};
 use super::time::{Unit, times};
 
 /// What a row of a history must keep to, to answer a moment.
@@ -51,19 +56,36 @@ struct Candidate {
 
 const NOBODY: Candidate = Candidate { event: i64::MIN, known: i64::MIN, row: 0 };
 
-/// Moments of one bin, at least, and the most bins: so that what is known of a bin's moments fits
-/// into a processor's own memory, and the ends of all bins do.
-const NEAR: u32 = 1 << 13;
-const BINS: usize = 256;
-/// Rows that wait in bins, for each moment and at most.
-const WAITING: usize = 8;
-const MOST_WAITING: usize = 1 << 20;
-
-/// A row and the moments of its key.
+/// A row that is to be noted.
 #[derive(Clone, Copy, Debug)]
-struct Found {
-    span: Span,
+struct Row {
+    group: u32,
+    /// The first time that it can answer at.
+    first: i64,
     candidate: Candidate,
+}
+
+/// Rows that are looked at together: as many as can be waited for at once, and more.
+const TOGETHER: usize = 128;
+
+/// Where the last row of a key was noted, and the best that was noted there. One lies in one line
+/// of a processor's memory.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Cursor {
+    gap: Gap,
+    best: Candidate,
+    /// The moments of its key.
+    span: Range<u32>,
+}
+
+const _: () = assert!(size_of::<Cursor>() == 64);
+
+impl Cursor {
+    #[allow(clippy::needless_bitwise_bool, reason = "a branch would wait for memory")]
+    fn is_for(&self, time: i64) -> bool {
+        (self.gap.from <= time) & (time <= self.gap.until)
+    }
 }
 
 /// Looks for answers in one history.
@@ -72,41 +94,59 @@ pub struct Latest<'m> {
     moments: &'m Moments,
     rules: Rules,
     /// The best candidate that was noted at each placed moment, and one of those that answer none.
+    /// What was noted since a cursor came to a place, only it knows.
     best: Vec<Candidate>,
+    /// One for each group of moments, and one for nobody.
+    cursors: Vec<Cursor>,
     rows: u64,
-    /// Rows that are not noted yet, in their order, by where their moments begin.
-    bins: Vec<Vec<Found>>,
-    /// How many moments a bin is for.
-    bin: u32,
-    waiting: usize,
-    /// Where the moments of the rows of a batch lie; kept for its memory.
-    spans: Vec<Span>,
+    /// Which groups the rows of a batch belong to; kept for its memory.
+    groups: Vec<u32>,
 }
 
-/// Row numbers of a history that answer, moment by moment.
+/// Rows of a history that answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answers {
-    /// In the order of the question.
-    rows: Vec<Option<u64>>,
+    /// In the order of the history.
+    wanted: Vec<Wanted>,
+    /// How many moments were asked about.
+    moments: usize,
 }
 
 impl Answers {
+    /// Row numbers, in the order of the question.
     #[must_use]
-    pub fn rows(&self) -> &[Option<u64>] {
-        &self.rows
+    pub fn rows(&self) -> Vec<Option<u64>> {
+        let mut rows = vec![None; self.moments];
+        for wanted in &self.wanted {
+            rows[wanted.moment as usize] = Some(wanted.row);
+        }
+        rows
+    }
+
+    /// How many moments were asked about.
+    pub(super) fn moments(&self) -> usize {
+        self.moments
+    }
+
+    pub(super) fn into_wanted(self) -> Vec<Wanted> {
+        self.wanted
     }
 }
 
 impl<'m> Latest<'m> {
     #[must_use]
     pub fn new(moments: &'m Moments, rules: Rules) -> Self {
-        let places = moments.rows().len();
         let rules = rules.counted_in(moments.unit());
-        let least = u32::try_from(places / BINS).unwrap_or(u32::MAX / 2);
-        let bin = NEAR.max(least.next_power_of_two());
-        let bins = vec![Vec::new(); places / bin as usize + 1];
-        let best = vec![NOBODY; places + 1];
-        Self { moments, rules, best, rows: 0, bins, bin, waiting: 0, spans: Vec::new() }
+        let best = vec![NOBODY; moments.rows().len() + 1];
+        let spans = (0..moments.group_count()).map(|group| moments.span(group));
+        let cursor = |span: Range<u32>| Cursor {
+            gap: moments.gap(span.clone(), i64::MIN),
+            best: NOBODY,
+            span,
+        };
+        let nobody = 0..0;
+        let cursors = spans.chain(std::iter::once(nobody)).map(cursor).collect();
+        Self { moments, rules, best, cursors, rows: 0, groups: Vec::new() }
     }
 
     /// Looks at a batch: its keys, when its events were, and since when they are known (as long as
@@ -131,22 +171,64 @@ impl<'m> Latest<'m> {
             ));
         }
         let knowns = knowns.as_deref().unwrap_or(&events);
-        self.moments.find(&keys, &mut self.spans);
-        let known_by = self.rules.known_by.unwrap_or(i64::MAX);
-        let rows = (self.rows + 1..).zip(&self.spans).zip(events.iter().zip(knowns));
-        for ((row, span), (event, known)) in rows {
-            if !span.is_empty() && *known <= known_by {
-                let candidate = Candidate { event: *event, known: *known, row };
-                let bin = &mut self.bins[(span.start() / self.bin) as usize];
-                bin.push(Found { span: *span, candidate });
+        self.moments.find(&keys, &mut self.groups);
+        let groups = std::mem::take(&mut self.groups);
+        let mut rows = [Row { group: 0, first: 0, candidate: NOBODY }; TOGETHER];
+        let parts = groups.chunks(TOGETHER).zip(events.chunks(TOGETHER));
+        for ((groups, events), knowns) in parts.zip(knowns.chunks(TOGETHER)) {
+            let there = groups.iter().zip(events.iter().zip(knowns));
+            for (row, (group, (event, known))) in rows.iter_mut().zip(there) {
+                self.rows += 1;
+                let candidate = Candidate { event: *event, known: *known, row: self.rows };
+                let first = if self.rules.hindsight { *event } else { *event.max(known) };
+                *row = Row { group: *group, first, candidate };
+            }
+            let rows = &rows[..groups.len()];
+            self.fetch(rows);
+            for row in rows {
+                self.note(row);
             }
         }
-        self.rows += keys.len() as u64;
-        self.waiting += keys.len();
-        if self.waiting >= MOST_WAITING.min(WAITING * self.moments.rows().len()) {
-            self.note();
-        }
+        self.groups = groups;
         Ok(())
+    }
+
+    /// Brings what is known of the groups of some rows near, and what else it takes to note those
+    /// that belong elsewhere than where the last ones did. These are loops without branches, which
+    /// wait for all of it at once.
+    fn fetch(&self, rows: &[Row]) {
+        let (mut away, mut count) = ([0; TOGETHER], 0);
+        for row in rows {
+            away[count] = row.group;
+            count += usize::from(!self.cursors[row.group as usize].is_for(row.first));
+        }
+        let near = |group: &u32| {
+            let cursor = &self.cursors[*group as usize];
+            let moment = self.moments.times().get(cursor.span.start as usize);
+            let best = &self.best[cursor.gap.place as usize];
+            moment.map_or(0, |moment| moment ^ best.event)
+        };
+        std::hint::black_box(away[..count].iter().map(near).fold(0, std::ops::BitXor::bitxor));
+    }
+
+    /// Notes a row at the first moment of its group that it can answer, if it is better than what
+    /// was noted there.
+    fn note(&mut self, row: &Row) {
+        let Row { group, first, candidate } = *row;
+        if self.rules.known_by.is_some_and(|latest| candidate.known > latest) {
+            return;
+        }
+        let cursor = &mut self.cursors[group as usize];
+        if !cursor.is_for(first) {
+            let best = &mut self.best[cursor.gap.place as usize];
+            *best = cursor.best.max(*best);
+            cursor.gap = self.moments.gap(cursor.span.clone(), first);
+            cursor.best = NOBODY;
+        }
+        // Rows come in their order: of equal ones the later is better.
+        if (candidate.event, candidate.known) >= (cursor.best.event, cursor.best.known) {
+            cursor.best = candidate;
+        }
     }
 
     /// Whether a row with an event between these two, in microseconds, could answer any moment.
@@ -163,25 +245,6 @@ impl<'m> Latest<'m> {
         self.rows += rows;
     }
 
-    /// Notes the rows that wait, each at the first moment that it can answer, if it is better than
-    /// what was noted there.
-    #[allow(clippy::needless_bitwise_bool, reason = "a branch would wait for memory")]
-    fn note(&mut self) {
-        for bin in &mut self.bins {
-            for Found { span, candidate } in bin.drain(..) {
-                let Candidate { event, known, .. } = candidate;
-                let first = if self.rules.hindsight { event } else { event.max(known) };
-                let place = self.moments.first(span, first, self.rules.last(event));
-                let best = &mut self.best[place as usize];
-                // Rows of a bin come in their order: of equal ones the later is better. Nothing here
-                // is decided by branches, so that one row need not be done for the next to begin.
-                let better = (event > best.event) | ((event == best.event) & (known >= best.known));
-                *best = if better { candidate } else { *best };
-            }
-        }
-        self.waiting = 0;
-    }
-
     /// How many rows were looked at.
     #[must_use]
     pub fn rows(&self) -> u64 {
@@ -190,18 +253,24 @@ impl<'m> Latest<'m> {
 
     #[must_use]
     pub fn finish(mut self) -> Answers {
-        self.note();
-        self.bins = Vec::new();
-        let mut rows = vec![None; self.moments.len()];
+        for cursor in std::mem::take(&mut self.cursors) {
+            let best = &mut self.best[cursor.gap.place as usize];
+            *best = cursor.best.max(*best);
+        }
+        let mut wanted = Vec::with_capacity(self.moments.rows().len());
         for group in self.moments.groups() {
             let mut best = NOBODY;
             for place in group {
                 best = best.max(self.best[place]);
-                if self.moments.time(place) <= self.rules.last(best.event) {
-                    rows[self.moments.rows()[place] as usize] = best.row.checked_sub(1);
+                if self.moments.times()[place] <= self.rules.last(best.event)
+                    && let Some(row) = best.row.checked_sub(1)
+                {
+                    wanted.push(Wanted { row, moment: self.moments.rows()[place] });
                 }
             }
         }
-        Answers { rows }
+        // It is large, and so is what follows.
+        self.best = Vec::new();
+        Answers { wanted: by_row(wanted), moments: self.moments.len() }
     }
 }

@@ -19,15 +19,19 @@
 //!   the cost of a row with the logarithm of the moments of its key.
 //! - The answers do not depend on the order of batches but for the last tie.
 
+mod answered;
 mod gather;
 mod key;
 mod latest;
 mod moments;
+mod numbers;
+mod order;
 mod time;
 
 #[cfg(test)]
 mod tests;
 
+pub use answered::Answered;
 pub use gather::{Gathered, MOST, least};
 pub use latest::{Answers, Latest, Rules};
 pub use moments::Moments;

@@ -1,5 +1,7 @@
 //! Who is asked about, and when.
 
+use std::ops::Range;
+
 use arrow_array::{Array, ArrayRef};
 use falaj_base::{Error, Result};
 use hashbrown::HashMap;
@@ -7,10 +9,8 @@ use hashbrown::HashMap;
 use super::key::{Keys, Numbers};
 use super::time::{Unit, times};
 
-/// Up to so many moments of a key are looked through one by one, and all of them.
-const FEW: usize = 8;
-/// Numbers that leave at most so many gaps for each of them are found by their place.
-const GAPS: u64 = 4;
+/// Numbers that leave no more than so many places for each of them are found by their place.
+const PLACES: u64 = 2;
 
 /// Moments, grouped by key and in the order of time within each group.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Moments {
     groups: Groups,
     /// Where each group begins, and where the last one ends.
     starts: Vec<u32>,
-    /// The times of all groups, one after the other, and a few that are nobody's.
+    /// The times of all groups, one after the other.
     times: Vec<i64>,
     /// Which row of the question each of them is.
     rows: Vec<u32>,
@@ -27,34 +27,28 @@ pub struct Moments {
     unit: Unit,
 }
 
-/// Where the moments of a key lie among all; an empty span is nobody's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Span {
-    start: u32,
-    length: u32,
-}
-
-impl Span {
-    pub(super) fn start(self) -> u32 {
-        self.start
-    }
-
-    pub(super) fn is_empty(self) -> bool {
-        self.length == 0
-    }
+/// Moments of a key between which a time lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gap {
+    /// The first time that lies there, and the last: that of the moment behind it.
+    pub(super) from: i64,
+    pub(super) until: i64,
+    /// The place of that moment; the place behind all moments, if there is none.
+    pub(super) place: u32,
 }
 
 /// Moments by key. The same key may be met as a number and written out, depending on the company
 /// it is in; each batch is looked up in the form it comes in.
 #[derive(Debug)]
 enum Groups {
-    /// Numbers that lie close together: the span of each from the first on.
+    /// Numbers that lie close together: each from the first on is a group, even if nobody asks about
+    /// it. Most tables number what they are about, and looking up a number takes longer than all that
+    /// is done with it then.
     Near {
         first: i64,
-        spans: Vec<Span>,
     },
-    Numbers(HashMap<i64, Span>),
-    Bytes(HashMap<Vec<u8>, Span>),
+    Numbers(HashMap<i64, u32>),
+    Bytes(HashMap<Vec<u8>, u32>),
 }
 
 impl Moments {
@@ -75,41 +69,17 @@ impl Moments {
     }
 
     fn grouped(keys: &Keys, times: &[i64], unit: Unit) -> Self {
-        // Which group each row belongs to, in the order in which keys are first met.
-        let mut group_of = Vec::with_capacity(times.len());
-        let mut groups = match keys {
-            Keys::Numbers(numbers) => {
-                let mut known: HashMap<i64, Span> = HashMap::new();
-                for (row, number) in numbers.values.iter().enumerate() {
-                    let group = (!numbers.is_missing(row)).then(|| {
-                        let next = numbered(known.len());
-                        known.entry(*number).or_insert(next).start
-                    });
-                    group_of.push(group.unwrap_or(NONE));
-                }
-                Groups::Numbers(known)
-            }
-            Keys::Bytes { bytes, ends } => {
-                let mut known: HashMap<Vec<u8>, Span> = HashMap::new();
-                for end in ends {
-                    let group = end.map(|(start, end)| {
-                        let next = numbered(known.len());
-                        known.entry_ref(&bytes[start..end]).or_insert(next).start
-                    });
-                    group_of.push(group.unwrap_or(NONE));
-                }
-                Groups::Bytes(known)
-            }
+        let (groups, count, group_of) = match keys {
+            Keys::Numbers(numbers) => Groups::of_numbers(numbers),
+            Keys::Bytes { bytes, ends } => Groups::of_bytes(bytes, ends),
         };
-        let (starts, places) = placed(&group_of, groups.len(), times);
-        groups.place(&starts);
+        let (starts, places) = placed(&group_of, count, times);
         let times_of = || places.iter().map(|(time, _)| *time);
         let bounds = times_of().min().zip(times_of().max());
-        let after = std::iter::repeat_n(i64::MAX, FEW);
         Self {
-            groups: groups.near(),
+            groups,
             starts,
-            times: times_of().chain(after).collect(),
+            times: times_of().collect(),
             rows: places.iter().map(|(_, row)| *row).collect(),
             count: times.len(),
             bounds,
@@ -138,26 +108,31 @@ impl Moments {
         self.bounds
     }
 
-    /// The time of a placed moment.
-    pub(super) fn time(&self, place: usize) -> i64 {
-        self.times[place]
+    /// The times of all placed moments.
+    pub(super) fn times(&self) -> &[i64] {
+        &self.times
     }
 
-    /// The place of the first moment of a span that is not before `first`, if it is not after
-    /// `last` either; the place behind all of them otherwise.
-    #[allow(clippy::needless_bitwise_bool, reason = "a branch would wait for memory")]
-    pub(super) fn first(&self, span: Span, first: i64, last: i64) -> u32 {
-        let start = span.start as usize;
-        let before = if span.length as usize <= FEW {
-            let near = self.times[start..start + FEW].iter().zip(0..);
-            near.map(|(time, at)| u32::from((*time < first) & (at < span.length))).sum()
-        } else {
-            let times = &self.times[start..start + span.length as usize];
-            number(times.partition_point(|time| *time < first))
-        };
-        let place = span.start + before;
-        let there = (before < span.length) & (self.times[place as usize] <= last);
-        if there { place } else { number(self.rows.len()) }
+    /// Where the moments of a group lie.
+    pub(super) fn span(&self, group: u32) -> Range<u32> {
+        self.starts[group as usize]..self.starts[group as usize + 1]
+    }
+
+    /// Where a time lies among the moments of a group.
+    pub(super) fn gap(&self, span: Range<u32>, time: i64) -> Gap {
+        let times = &self.times[span.start as usize..span.end as usize];
+        let before = times.partition_point(|moment| *moment < time);
+        // One that is before another is not the last time that there is.
+        let from = before.checked_sub(1).map_or(i64::MIN, |last| times[last] + 1);
+        match times.get(before) {
+            Some(until) => Gap { from, until: *until, place: span.start + number(before) },
+            None => Gap { from, until: i64::MAX, place: number(self.rows.len()) },
+        }
+    }
+
+    /// How many groups there are. A group of this number is nobody's.
+    pub(super) fn group_count(&self) -> u32 {
+        number(self.starts.len() - 1)
     }
 
     /// Which row of the question each placed moment is, group by group.
@@ -166,85 +141,75 @@ impl Moments {
     }
 
     /// Where each group lies.
-    pub(super) fn groups(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
+    pub(super) fn groups(&self) -> impl Iterator<Item = Range<usize>> {
         self.starts.windows(2).map(|ends| ends[0] as usize..ends[1] as usize)
     }
 
-    /// Finds the moments of each key of a batch.
-    pub(super) fn find(&self, keys: &Keys, found: &mut Vec<Span>) {
+    /// Finds the group of each key of a batch.
+    pub(super) fn find(&self, keys: &Keys, found: &mut Vec<u32>) {
         found.clear();
+        let nobody = self.group_count();
         match (&self.groups, keys) {
-            (Groups::Near { first, spans }, Keys::Numbers(numbers)) => {
-                let near = |number| place(number, *first).and_then(|place| spans.get(place));
-                each(numbers, found, |number| near(number).copied());
+            (Groups::Near { first }, Keys::Numbers(numbers)) => {
+                each(numbers, nobody, found, |number| Some(place(number, *first).min(nobody)));
             }
             (Groups::Numbers(known), Keys::Numbers(numbers)) => {
-                each(numbers, found, |number| known.get(&number).copied());
+                each(numbers, nobody, found, |number| known.get(&number).copied());
             }
             (Groups::Bytes(known), Keys::Bytes { bytes, ends }) => {
                 found.extend(ends.iter().map(|end| {
                     let key = end.map(|(start, end)| &bytes[start..end]);
-                    key.and_then(|key| known.get(key)).copied().unwrap_or_default()
+                    key.and_then(|key| known.get(key)).copied().unwrap_or(nobody)
                 }));
             }
             // Numbers on one side and, on the other, unsigned ones beyond them.
             (groups, Keys::Bytes { bytes, ends }) => {
                 found.extend(ends.iter().map(|end| {
                     let number = end.and_then(|(start, end)| as_number(&bytes[start..end]));
-                    number.and_then(|number| groups.of_number(number)).unwrap_or_default()
+                    let group = number.and_then(|number| groups.of_number(number));
+                    group.map_or(nobody, |group| group.min(nobody))
                 }));
             }
             (groups, Keys::Numbers(numbers)) => {
-                each(numbers, found, |number| groups.of_number(number));
+                each(numbers, nobody, found, |number| groups.of_number(number));
             }
         }
     }
 }
 
 impl Groups {
-    fn len(&self) -> usize {
-        match self {
-            Self::Near { spans, .. } => spans.len(),
-            Self::Numbers(known) => known.len(),
-            Self::Bytes(known) => known.len(),
+    /// Groups of keys, how many there are, and which of them each row belongs to.
+    fn of_numbers(numbers: &Numbers) -> (Self, usize, Vec<u32>) {
+        let rows = numbers.values.iter().enumerate();
+        let there = rows.map(|(row, value)| (!numbers.is_missing(row)).then_some(*value));
+        if let Some((first, count)) = near(numbers) {
+            let group = |value: Option<i64>| value.map_or(NONE, |value| place(value, first));
+            return (Self::Near { first }, count, there.map(group).collect());
         }
-    }
-
-    /// Puts the place of each group where its number was.
-    fn place(&mut self, starts: &[u32]) {
-        let at = |span: &mut Span| {
-            let number = span.start as usize;
-            *span = Span { start: starts[number], length: starts[number + 1] - starts[number] };
+        let mut known: HashMap<i64, u32> = HashMap::new();
+        let group = |value: Option<i64>| {
+            let next = number(known.len());
+            value.map_or(NONE, |value| *known.entry(value).or_insert(next))
         };
-        match self {
-            Self::Near { .. } => {}
-            Self::Numbers(known) => known.values_mut().for_each(at),
-            Self::Bytes(known) => known.values_mut().for_each(at),
-        }
+        let group_of = there.map(group).collect();
+        let count = known.len();
+        (Self::Numbers(known), count, group_of)
     }
 
-    /// Numbers that lie close together need no hash: most tables number what they are about.
-    fn near(self) -> Self {
-        let Self::Numbers(known) = &self else { return self };
-        let ends = known.keys().min().copied().zip(known.keys().max().copied());
-        let Some((first, last)) = ends else { return self };
-        let wide = last.abs_diff(first);
-        if wide / GAPS > known.len() as u64 {
-            return self;
-        }
-        // At most a few times as many as there are keys.
-        let mut spans = vec![Span::default(); usize::try_from(wide).map_or(0, |wide| wide + 1)];
-        for (number, span) in known {
-            if let Some(here) = place(*number, first).and_then(|place| spans.get_mut(place)) {
-                *here = *span;
-            }
-        }
-        Self::Near { first, spans }
+    fn of_bytes(bytes: &[u8], ends: &[Option<(usize, usize)>]) -> (Self, usize, Vec<u32>) {
+        let mut known: HashMap<Vec<u8>, u32> = HashMap::new();
+        let group = |end: &Option<(usize, usize)>| {
+            let next = number(known.len());
+            end.map_or(NONE, |(start, end)| *known.entry_ref(&bytes[start..end]).or_insert(next))
+        };
+        let group_of = ends.iter().map(group).collect();
+        let count = known.len();
+        (Self::Bytes(known), count, group_of)
     }
 
-    fn of_number(&self, number: i64) -> Option<Span> {
+    fn of_number(&self, number: i64) -> Option<u32> {
         match self {
-            Self::Near { first, spans } => spans.get(place(number, *first)?).copied(),
+            Self::Near { first } => Some(place(number, *first)),
             Self::Numbers(known) => known.get(&number).copied(),
             Self::Bytes(known) => known.get(&as_bytes(number)[..]).copied(),
         }
@@ -276,26 +241,41 @@ fn placed(group_of: &[u32], groups: usize, times: &[i64]) -> (Vec<u32>, Vec<(i64
     (starts, places)
 }
 
-fn each(numbers: &Numbers, found: &mut Vec<Span>, of: impl Fn(i64) -> Option<Span>) {
-    let span = |number: &i64| of(*number).unwrap_or_default();
-    found.extend(numbers.values.iter().map(span));
+fn each(numbers: &Numbers, nobody: u32, found: &mut Vec<u32>, of: impl Fn(i64) -> Option<u32>) {
+    let group = |number: &i64| of(*number).unwrap_or(nobody);
+    found.extend(numbers.values.iter().map(group));
     if let Some(nulls) = &numbers.nulls {
-        for (span, there) in found.iter_mut().zip(nulls) {
+        for (group, there) in found.iter_mut().zip(nulls) {
             if !there {
-                *span = Span::default();
+                *group = nobody;
             }
         }
     }
 }
 
-/// How far a number lies behind the first, if it does.
-fn place(number: i64, first: i64) -> Option<usize> {
-    (number >= first).then(|| usize::try_from(number.abs_diff(first)).ok()).flatten()
+/// The first of some numbers and how many there are from it to the last, if they lie close together.
+fn near(numbers: &Numbers) -> Option<(i64, usize)> {
+    let values = || {
+        let values = numbers.values.iter().enumerate();
+        values.filter(|(row, _)| !numbers.is_missing(*row)).map(|(_, value)| *value)
+    };
+    let (first, last) = values().min().zip(values().max())?;
+    let count = last.abs_diff(first).checked_add(1)?;
+    // However few of them differ, so many do not lie close together.
+    if count / PLACES > numbers.values.len() as u64 {
+        return None;
+    }
+    let places = usize::try_from(count).ok()?;
+    let mut met = vec![false; places];
+    values().for_each(|value| met[place(value, first) as usize] = true);
+    let different = met.iter().filter(|met| **met).count();
+    (count / PLACES <= different as u64 && places < NONE as usize).then_some((first, places))
 }
 
-/// A group's number, until its place is known.
-fn numbered(count: usize) -> Span {
-    Span { start: number(count), length: 0 }
+/// How far a number lies behind the first. One that lies before it counts as far behind.
+fn place(number: i64, first: i64) -> u32 {
+    let behind = if number < first { u64::MAX } else { number.abs_diff(first) };
+    u32::try_from(behind).unwrap_or(NONE)
 }
 
 /// As the short number that it is: there are not so many moments.

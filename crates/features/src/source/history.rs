@@ -21,8 +21,9 @@ use crate::history::{Position, log};
 use crate::name::FeatureName;
 use crate::schema::{self, moment};
 
-/// Rows that are read at a time, at most.
-const ROWS: usize = 65_536;
+/// Rows that are read at a time, at most: so that a dozen columns of numbers stay in a processor's own
+/// memory until they were looked at, and their own is used again rather than given back.
+const ROWS: usize = 16_384;
 
 /// Asked now and then by work that takes long: whether it should go on.
 #[derive(Clone, Debug)]

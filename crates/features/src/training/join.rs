@@ -15,19 +15,23 @@ use falaj_tables::{Layout, Part, RecordWriter, Table};
 
 use super::spec::{Chosen, What};
 use crate::definition::form::ViewForm;
-use crate::offline::{Gathered, Latest, MOST, Moments, Rules, least};
+use crate::offline::{Answered, Gathered, Latest, MOST, Moments, Rules, least};
 use crate::schema::{self, moment};
 use crate::source::{Go, History, Step, Stop, fits};
 use crate::transform::Ready;
 use crate::transform::derived::Derived;
 use crate::transform::moments::Asked;
 
-/// Rows that are written at a time.
+/// Rows of moments that are read at a time.
 const ROWS: usize = 65_536;
+/// Rows that are written at a time: few enough that they stay in a processor's own memory between what
+/// answers them and the file.
+const WRITTEN: usize = 8192;
 /// How hard the result is packed: it is made once and read a few times.
 const LEVEL: i32 = 1;
 /// What a moment takes while its answers are looked for, beside its own columns: its time and place
-/// among those of its key, the best row so far, and where that is to go.
+/// among those of its key, where the last row of that key belonged, the best row so far, and where
+/// that is to go.
 const ASKING: usize = 112;
 
 /// A view's part of a training set.
@@ -102,6 +106,41 @@ pub(crate) fn check<'a>(
     Ok(())
 }
 
+/// The result, begun with its first rows: they tell how it is packed.
+struct Output<W: Write + Send> {
+    schema: SchemaRef,
+    place: Option<W>,
+    file: Option<RecordWriter<W>>,
+}
+
+impl<W: Write + Send> Output<W> {
+    /// The file, begun as suits some rows if it was not yet.
+    fn file(&mut self, rows: &RecordBatch) -> Result<&mut RecordWriter<W>> {
+        if let Some(place) = self.place.take() {
+            let layout = Layout { level: LEVEL, ..Layout::default() };
+            let mut file = RecordWriter::suited(place, rows, layout)?;
+            file.note("falaj.training-set", "1");
+            self.file = Some(file);
+        }
+        self.file.as_mut().ok_or_else(|| Error::internal("a file that could not be begun"))
+    }
+
+    fn write(&mut self, columns: Vec<ArrayRef>) -> Result<()> {
+        let rows = RecordBatch::try_new(self.schema.clone(), columns).map_err(Error::internal)?;
+        self.file(&rows)?.write(&rows)
+    }
+
+    /// Tells how many rows it has.
+    fn close(mut self) -> Result<u64> {
+        // If there were no rows, it is begun now.
+        self.file(&RecordBatch::new_empty(self.schema.clone()))?;
+        let file = self.file.ok_or_else(|| Error::internal("a file that was never begun"))?;
+        let rows = file.rows();
+        file.close()?.flush().map_err(Error::internal)?;
+        Ok(rows)
+    }
+}
+
 impl Join {
     /// The columns of the result.
     fn schema(&self) -> Result<SchemaRef> {
@@ -133,10 +172,7 @@ impl Join {
 
     /// Writes the result as a Parquet file; tells how many rows it has.
     pub(crate) fn run<W: Write + Send>(&self, out: W) -> Result<u64> {
-        let schema = self.schema()?;
-        let layout = Layout { level: LEVEL, ..Layout::default() };
-        let mut writer = RecordWriter::new(out, schema.clone(), layout)?;
-        writer.note("falaj.training-set", "1");
+        let mut to = Output { schema: self.schema()?, place: Some(out), file: None };
         let most = self.most_rows()?;
         let part = Part { columns: None, groups: None, rows_at_once: ROWS.min(most) };
         let (mut slice, mut rows, mut bytes, mut done) = (Vec::new(), 0, 0, 0);
@@ -145,7 +181,7 @@ impl Join {
             let size = batch.get_array_memory_size() + ASKING * batch.num_rows();
             let full = rows + batch.num_rows() > most || bytes + size > self.memory.min(MOST);
             if full && !slice.is_empty() {
-                done += self.whole(&schema, std::mem::take(&mut slice), done, &mut writer)?;
+                done += self.whole(std::mem::take(&mut slice), done, &mut to)?;
                 (rows, bytes) = (0, 0);
             }
             rows += batch.num_rows();
@@ -153,35 +189,31 @@ impl Join {
             slice.push(batch);
         }
         if !slice.is_empty() {
-            self.whole(&schema, slice, done, &mut writer)?;
+            self.whole(slice, done, &mut to)?;
         }
         for side in &self.sides {
             side.history.unchanged()?;
         }
-        let rows = writer.rows();
-        writer.close()?.flush().map_err(Error::internal)?;
-        Ok(rows)
+        to.close()
     }
 
     fn whole<W: Write + Send>(
         &self,
-        schema: &SchemaRef,
         slice: Vec<RecordBatch>,
         before: u64,
-        writer: &mut RecordWriter<W>,
+        to: &mut Output<W>,
     ) -> Result<u64> {
         let moments = concat_batches(self.moments.schema(), &slice).map_err(Error::internal)?;
         drop(slice);
         self.times(&moments, before)?;
-        self.slice(schema, &moments, before, writer)
+        self.slice(&moments, before, to)
     }
 
     fn slice<W: Write + Send>(
         &self,
-        schema: &SchemaRef,
         moments: &RecordBatch,
         before: u64,
-        writer: &mut RecordWriter<W>,
+        to: &mut Output<W>,
     ) -> Result<u64> {
         let Some(answers) = self.answers(moments)? else {
             let rows = moments.num_rows();
@@ -190,22 +222,43 @@ impl Join {
                 return Err(Error::new(&code::TOO_LARGE, text).at(format!("moments[{before}]")));
             }
             let half = rows / 2;
-            let first = self.slice(schema, &moments.slice(0, half), before, writer)?;
+            let first = self.slice(&moments.slice(0, half), before, to)?;
             let rest = moments.slice(half, rows - half);
-            return Ok(first + self.slice(schema, &rest, before + first, writer)?);
+            return Ok(first + self.slice(&rest, before + first, to)?);
         };
-        let columns = moments.columns().iter().cloned().chain(answers).collect();
-        let whole = RecordBatch::try_new(schema.clone(), columns).map_err(Error::internal)?;
-        for start in (0..whole.num_rows()).step_by(ROWS) {
+        for start in (0..moments.num_rows()).step_by(WRITTEN) {
             self.stop.check()?;
-            writer.write(&whole.slice(start, ROWS.min(whole.num_rows() - start)))?;
+            let rows = WRITTEN.min(moments.num_rows() - start);
+            to.write(self.columns(&moments.slice(start, rows), &answers, start)?)?;
         }
-        Ok(whole.num_rows() as u64)
+        Ok(moments.num_rows() as u64)
+    }
+
+    /// The columns of some of the moments that were answered, from one on.
+    fn columns(
+        &self,
+        moments: &RecordBatch,
+        answers: &[Answered],
+        start: usize,
+    ) -> Result<Vec<ArrayRef>> {
+        let (mut columns, mut inputs) = (moments.columns().to_vec(), Vec::new());
+        for (side, answers) in self.sides.iter().zip(answers) {
+            let found = answers.part(start..start + moments.num_rows())?;
+            if side.hidden {
+                inputs.push(found);
+            } else {
+                columns.extend(found);
+            }
+        }
+        for derived in &self.derived {
+            columns.extend(derived.run(moments, &inputs)?);
+        }
+        Ok(columns)
     }
 
     /// The features of all sides; none if they take too much memory.
-    fn answers(&self, moments: &RecordBatch) -> Result<Option<Vec<ArrayRef>>> {
-        let (mut columns, mut inputs, mut left) = (Vec::new(), Vec::new(), self.memory);
+    fn answers(&self, moments: &RecordBatch) -> Result<Option<Vec<Answered>>> {
+        let (mut answers, mut left) = (Vec::with_capacity(self.sides.len()), self.memory);
         let mut asked: Option<(&[String], Moments)> = None;
         for side in &self.sides {
             // Views of the same entities are asked the same.
@@ -219,16 +272,9 @@ impl Join {
             };
             let Some((found, rest)) = found else { return Ok(None) };
             left = rest;
-            if side.hidden {
-                inputs.push(found);
-            } else {
-                columns.extend(found);
-            }
+            answers.push(found);
         }
-        for derived in &self.derived {
-            columns.extend(derived.run(moments, &inputs)?);
-        }
-        Ok(Some(columns))
+        Ok(Some(answers))
     }
 
     /// Who is asked about, and when, as far as a side is concerned.
@@ -264,7 +310,7 @@ impl Join {
         ready: &Ready,
         moments: &RecordBatch,
         memory: usize,
-    ) -> Result<Option<(Vec<ArrayRef>, usize)>> {
+    ) -> Result<Option<(Answered, usize)>> {
         let asked = Asked {
             view: &side.view,
             history: &side.history,
@@ -284,7 +330,7 @@ impl Join {
         side: &Side,
         asked: &Moments,
         memory: usize,
-    ) -> Result<Option<(Vec<ArrayRef>, usize)>> {
+    ) -> Result<Option<(Answered, usize)>> {
         let mut latest = Latest::new(asked, self.rules(side));
         let names: Vec<&str> = side.keys.iter().map(String::as_str).collect();
         side.history.stamp_steps(&self.stop, |step| {

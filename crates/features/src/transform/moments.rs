@@ -21,7 +21,7 @@ use super::Ready;
 use super::ready::Made;
 use crate::definition::form::ViewForm;
 use crate::name::FeatureName;
-use crate::offline::{Gathered, Latest, Moments, Rules};
+use crate::offline::{Answered, Gathered, Latest, Moments, Rules};
 use crate::online::{column_of, value_in};
 use crate::schema::{self, moment};
 use crate::source::{History, Stop, fit};
@@ -42,7 +42,7 @@ pub(crate) struct Asked<'a> {
 
 impl Asked<'_> {
     /// The features, moment by moment, and how much memory is left; none if that is not enough.
-    pub(crate) fn answer(&self, ready: &Ready) -> Result<Option<(Vec<ArrayRef>, usize)>> {
+    pub(crate) fn answer(&self, ready: &Ready) -> Result<Option<(Answered, usize)>> {
         if ready.windows.is_some() { self.windows(ready) } else { self.latest(ready) }
     }
 
@@ -76,7 +76,7 @@ impl Asked<'_> {
     }
 
     /// Of views whose rows are transformed one by one: the latest row answers.
-    fn latest(&self, ready: &Ready) -> Result<Option<(Vec<ArrayRef>, usize)>> {
+    fn latest(&self, ready: &Ready) -> Result<Option<(Answered, usize)>> {
         let names: Vec<&str> = self.view.keys().iter().map(|key| key.name.as_str()).collect();
         let keys = |of: &dyn Fn(&str) -> Result<ArrayRef>| {
             names.iter().map(|name| Ok((*name, of(name)?))).collect::<Result<Vec<_>>>()
@@ -113,7 +113,7 @@ impl Asked<'_> {
         Ok(Some((gathered.finish()?, left)))
     }
 
-    fn windows(&self, ready: &Ready) -> Result<Option<(Vec<ArrayRef>, usize)>> {
+    fn windows(&self, ready: &Ready) -> Result<Option<(Answered, usize)>> {
         let Some(windows) = &ready.windows else { return Ok(None) };
         // Features are the aggregates, in their order.
         let place = |name: &FeatureName| self.view.fields.iter().position(|it| it.name == *name);
@@ -152,7 +152,8 @@ impl Asked<'_> {
             return Ok(None);
         };
         let kinds = wanted.iter().map(|place| self.view.fields[*place].kind);
-        Ok(Some((spans.finish(kinds, self.moments.num_rows())?, left)))
+        let columns = spans.finish(kinds, self.moments.num_rows())?;
+        Ok(Some((Answered::of(columns), left)))
     }
 
     /// The moments by key, in the order of time.

@@ -1,0 +1,113 @@
+//! Which columns are worth packing, told by a sample of them.
+//!
+//! Measured values are noise in most of their bits: packing them takes more than half as long again
+//! as all else that is done to write them, and a reader as long to unpack them, for a thirteenth of
+//! their size.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::DataType;
+
+/// Rows of a sample that are looked at; with fewer there is little to tell, and little to gain.
+const MOST: usize = 8192;
+const LEAST: usize = 1024;
+/// A column is packed if that takes off one part of so many, at least.
+const WORTH: usize = 8;
+
+/// The names of columns of floats that hardly become smaller.
+pub(super) fn unpacked(sample: &RecordBatch, level: i32) -> Vec<String> {
+    let fields = sample.schema_ref().fields().iter().zip(sample.columns());
+    let hopeless = fields.filter(|(_, column)| is_noise(column, level));
+    hopeless.map(|(field, _)| field.name().clone()).collect()
+}
+
+fn is_noise(column: &ArrayRef, level: i32) -> bool {
+    let Some(values) = values(column) else { return false };
+    let packed = zstd::bulk::compress(&values, level).map_or(0, |packed| packed.len());
+    packed > values.len() - values.len() / WORTH
+}
+
+/// The bytes of values that are there, if they are floats and there are enough.
+fn values(column: &ArrayRef) -> Option<Vec<u8>> {
+    let part = column.slice(0, column.len().min(MOST));
+    if part.len() - part.null_count() < LEAST {
+        return None;
+    }
+    Some(match part.data_type() {
+        DataType::Float32 => {
+            let values = part.as_primitive::<Float32Type>().iter().flatten();
+            values.flat_map(f32::to_le_bytes).collect()
+        }
+        DataType::Float64 => {
+            let values = part.as_primitive::<Float64Type>().iter().flatten();
+            values.flat_map(f64::to_le_bytes).collect()
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{Float32Array, Float64Array, Int64Array};
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{Layout, Limits, Part, RecordWriter, Table};
+
+    /// Numbers between 0 and 1 that jump about.
+    fn jumps() -> impl Iterator<Item = f64> {
+        let next = |last: &u64| Some(last.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        #[allow(clippy::cast_precision_loss, reason = "any number will do")]
+        std::iter::successors(Some(7_u64), next).map(|jump| (jump >> 11) as f64 / 2_f64.powi(53))
+    }
+
+    #[test]
+    fn a_file_with_noise_is_a_little_larger_and_reads_the_same() {
+        let noise = Float64Array::from_iter_values(jumps().take(4096));
+        let counted = Int64Array::from_iter_values(0..4096);
+        let columns: [(&str, ArrayRef); 2] = [("n", Arc::new(noise)), ("c", Arc::new(counted))];
+        let rows = RecordBatch::try_from_iter(columns).unwrap();
+        let layout = Layout { level: 1, ..Layout::default() };
+        let packed = RecordWriter::new(Vec::new(), rows.schema(), layout).unwrap();
+        let suited = RecordWriter::suited(Vec::new(), &rows, layout).unwrap();
+        let [packed, suited] = [packed, suited].map(|mut file| {
+            file.write(&rows).unwrap();
+            file.close().unwrap()
+        });
+        // What repeats is packed all the same.
+        assert!(packed.len() < suited.len() && suited.len() < 8 * 4096 + 20_000);
+        let table = Table::open(Bytes::from(suited), Limits::default()).unwrap();
+        let part = Part { columns: None, groups: None, rows_at_once: 4096 };
+        let read: Vec<_> = table.records(&part).unwrap().map(Result::unwrap).collect();
+        assert_eq!(read[0].columns(), rows.columns());
+    }
+
+    #[test]
+    fn noise_is_told_from_what_repeats() {
+        let rows = 4096;
+        #[allow(clippy::cast_possible_truncation, reason = "any number will do")]
+        let noise = || jumps().map(|jump| jump as f32).take(rows);
+        let sparse = noise().zip(0..).map(|(value, row)| (row % 8 == 0).then_some(value));
+        let columns: [(&str, ArrayRef, bool); 6] = [
+            ("noise", Arc::new(Float32Array::from_iter_values(noise())), true),
+            ("wide", Arc::new(Float64Array::from_iter_values(jumps().take(rows))), true),
+            (
+                "prices",
+                Arc::new(
+                    noise().map(|value| Some((value * 99.0).round())).collect::<Float32Array>(),
+                ),
+                false,
+            ),
+            ("zeros", Arc::new(Float32Array::from(vec![0.0; rows])), false),
+            // What is not there says nothing, and few values say little.
+            ("sparse", Arc::new(sparse.collect::<Float32Array>()), false),
+            ("counted", Arc::new(Int64Array::from_iter_values(0..4096)), false),
+        ];
+        for (name, column, expected) in columns {
+            assert_eq!(is_noise(&column, 1), expected, "{name}");
+        }
+    }
+}
