@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,8 +12,10 @@ use bytes::{Bytes, BytesMut};
 use falaj_base::{Error, Result, code, hex};
 use falaj_tables::{Blocks, Ranges, Source};
 
-/// How much is hashed at a time.
+/// How much is hashed at a time of what is fetched from elsewhere.
 const PIECE: u64 = 4 << 20;
+/// The same of what is on disk.
+const NEAR: usize = 256 << 10;
 
 /// A file that can be read, and that is noticed to have changed.
 #[derive(Clone)]
@@ -136,7 +138,6 @@ impl File {
         let length = usize::try_from(length).map_err(Error::internal)?;
         let read = match &self.bytes {
             Where::Disk { file, .. } => {
-                use std::os::unix::fs::FileExt;
                 let mut bytes = BytesMut::zeroed(length);
                 file.read_exact_at(&mut bytes, start).map(|()| bytes.freeze())
             }
@@ -166,11 +167,9 @@ impl File {
             return Ok(hash);
         }
         let mut context = Context::new(&SHA256);
-        let mut at = 0;
-        while at < self.size {
-            let length = PIECE.min(self.size - at);
-            context.update(&self.read(at, length)?);
-            at += length;
+        match &self.bytes {
+            Where::Disk { file, .. } => self.hash_on_disk(file, &mut context)?,
+            Where::Elsewhere(_) => self.hash_elsewhere(&mut context)?,
         }
         self.unchanged()?;
         let hash = hex(context.finish().as_ref());
@@ -178,6 +177,32 @@ impl File {
             hashes.put(version, &hash);
         }
         Ok(hash)
+    }
+
+    /// Into the same memory over and over, which stays near the processor.
+    fn hash_on_disk(&self, file: &fs::File, context: &mut Context) -> Result<()> {
+        let (mut near, mut at) = (vec![0; NEAR], 0);
+        while at < self.size {
+            let most = usize::try_from(self.size - at).map_or(NEAR, |left| left.min(NEAR));
+            let read = file.read_at(&mut near[..most], at);
+            let count = read.map_err(|error| unreadable(&self.name, error))?;
+            if count == 0 {
+                return Err(changed(&self.name));
+            }
+            context.update(&near[..count]);
+            at += count as u64;
+        }
+        Ok(())
+    }
+
+    fn hash_elsewhere(&self, context: &mut Context) -> Result<()> {
+        let mut at = 0;
+        while at < self.size {
+            let length = PIECE.min(self.size - at);
+            context.update(&self.read(at, length)?);
+            at += length;
+        }
+        Ok(())
     }
 }
 
