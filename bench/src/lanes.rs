@@ -20,7 +20,7 @@ where
 
 /// Runs what is made there on a thread of its own: a runtime does not run within another, and the other
 /// goes on meanwhile.
-pub(crate) fn alone<F, T>(work: impl FnOnce() -> F + Send) -> Result<T>
+fn alone<F, T>(work: impl FnOnce() -> F + Send) -> Result<T>
 where
     F: Future<Output = Result<T>>,
     T: Send,

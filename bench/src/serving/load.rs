@@ -3,19 +3,16 @@
 //! One thread drives all connections. The client shares the processors with the server, so what it
 //! takes itself is told beside what the server takes.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::time::{ClockId, clock_gettime};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::task::block_in_place;
 
-use super::reply::parse;
 use super::target::Target;
+use super::wires::Wires;
 use crate::commit::per_second;
-use crate::lanes::alone;
 use crate::process;
 use crate::report::{median, p99};
 
@@ -63,12 +60,16 @@ struct Driven {
     latencies: Vec<f64>,
 }
 
+/// On a thread of its own, so that its time is counted alone.
 fn drive(target: &Target, connections: usize, until: Until) -> Result<Driven> {
-    // On a thread of its own, its time is counted alone.
-    alone(|| async {
-        let (took, latencies) = all(target, connections, until).await?;
+    let driver = || -> Result<Driven> {
+        let wires = Wires::connect(target, connections)?;
+        let (took, latencies) = all(wires, target, until)?;
         Ok(Driven { took, latencies, client_cpu: on_cpu() })
-    })
+    };
+    // Other work of the program goes on meanwhile.
+    let joined = block_in_place(|| thread::scope(|scope| scope.spawn(driver).join()));
+    joined.ok().context("the client ended")?
 }
 
 /// Seconds that this thread has been on a processor.
@@ -78,76 +79,62 @@ fn on_cpu() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-async fn all(target: &Target, connections: usize, until: Until) -> Result<(Duration, Vec<f64>)> {
-    let mut streams = Vec::new();
-    for _ in 0..connections {
-        let stream = TcpStream::connect(target.address).await?;
-        stream.set_nodelay(true)?;
-        streams.push(stream);
-    }
-    let ends = Arc::new(Ends::new(until));
+/// What a connection asks next, and since when it waits for an answer.
+struct Asking {
+    next: usize,
+    since: Instant,
+}
+
+fn all(mut wires: Wires<'_>, target: &Target, until: Until) -> Result<(Duration, Vec<f64>)> {
     let began = Instant::now();
-    let lanes: Vec<_> = streams
-        .into_iter()
-        .enumerate()
-        .map(|(lane, stream)| tokio::spawn(one(stream, target.clone(), lane, ends.clone())))
-        .collect();
+    let mut ends = Ends::new(until, began);
     let mut latencies = Vec::new();
-    for lane in lanes {
-        latencies.extend(lane.await??);
+    let mut asking = Vec::with_capacity(wires.len());
+    for place in 0..wires.len() {
+        // Connections begin at different questions.
+        asking.push(Asking { next: place * 7 + 1, since: began });
+        if ends.goes_on(began) {
+            wires.send(place, place * 7)?;
+        }
+    }
+    while ends.under_way > 0 {
+        for number in 0..wires.wait(None)? {
+            let place = wires.heard(number)?;
+            let Some(reply) = wires.receive(place)? else { continue };
+            let shown = || wires.body(place, reply);
+            ensure!(reply.status == 200, "{}: {} {}", target.server, reply.status, shown());
+            let (now, asking) = (Instant::now(), &mut asking[place]);
+            latencies.push((now - asking.since).as_secs_f64());
+            ends.under_way -= 1;
+            if ends.goes_on(now) {
+                wires.send(place, asking.next)?;
+                (asking.next, asking.since) = (asking.next + 1, now);
+            }
+        }
     }
     Ok((began.elapsed(), latencies))
 }
 
+/// Whether there is another request to send, and how many have no answer yet.
 struct Ends {
     at: Option<Instant>,
-    left: AtomicUsize,
+    left: usize,
+    under_way: usize,
 }
 
 impl Ends {
-    fn new(until: Until) -> Self {
+    fn new(until: Until, began: Instant) -> Self {
         match until {
-            Until::Time(time) => {
-                Self { at: Some(Instant::now() + time), left: AtomicUsize::new(0) }
-            }
-            Until::Requests(count) => Self { at: None, left: AtomicUsize::new(count) },
+            Until::Time(time) => Self { at: Some(began + time), left: usize::MAX, under_way: 0 },
+            Until::Requests(left) => Self { at: None, left, under_way: 0 },
         }
     }
 
-    fn goes_on(&self, now: Instant) -> bool {
-        if let Some(end) = self.at {
-            return now < end;
-        }
-        let less = |left: usize| left.checked_sub(1);
-        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    /// Counts one more, unless that was all.
+    fn goes_on(&mut self, now: Instant) -> bool {
+        let goes_on = self.left > 0 && self.at.is_none_or(|end| now < end);
+        self.left -= usize::from(goes_on);
+        self.under_way += usize::from(goes_on);
+        goes_on
     }
-}
-
-async fn one(
-    mut stream: TcpStream,
-    target: Target,
-    lane: usize,
-    ends: Arc<Ends>,
-) -> Result<Vec<f64>> {
-    let mut latencies = Vec::new();
-    let mut buffer = Vec::with_capacity(16 * 1024);
-    // Connections begin at different questions.
-    for request in target.requests.iter().cycle().skip(lane * 7) {
-        let began = Instant::now();
-        if !ends.goes_on(began) {
-            break;
-        }
-        stream.write_all(request).await?;
-        buffer.clear();
-        let reply = loop {
-            ensure!(stream.read_buf(&mut buffer).await? > 0, "the server closed the connection");
-            if let Some(reply) = parse(&buffer)? {
-                break reply;
-            }
-        };
-        let shown = || String::from_utf8_lossy(&buffer).into_owned();
-        ensure!(reply.status == 200, "{}: {}", target.server, shown());
-        latencies.push(began.elapsed().as_secs_f64());
-    }
-    Ok(latencies)
 }

@@ -16,6 +16,7 @@ mod paced;
 mod peer;
 mod reply;
 mod target;
+mod wires;
 
 use std::path::PathBuf;
 use std::time::Duration;

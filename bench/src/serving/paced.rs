@@ -6,27 +6,17 @@
 //! waited too. That of a refusal counts from when its request was sent.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::num::NonZeroU64;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use rustix::event::epoll;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
+use anyhow::{Result, bail, ensure};
 
 use super::models::Random;
-use super::reply::parse;
 use super::target::Target;
+use super::wires::Wires;
 
 /// How long before the first request is due: time for the connections to be made.
 const LEAD: Duration = Duration::from_millis(50);
-/// What the timer is known by among the connections.
-const TIMER: u64 = u64::MAX;
 
 /// When requests come.
 #[derive(Clone, Copy, Debug)]
@@ -80,67 +70,37 @@ pub(super) fn arrivals(pace: Pace, rate: f64, time: Duration) -> Vec<Duration> {
 
 struct Client<'a> {
     target: &'a Target,
-    lanes: Vec<Lane>,
+    wires: Wires<'a>,
+    /// When the request of each connection was due, and when it was sent.
+    sent: Vec<(Duration, Duration)>,
     free: VecDeque<usize>,
-    poll: OwnedFd,
-    timer: OwnedFd,
     time: Duration,
     began: Instant,
     paced: Paced,
 }
 
-/// A connection, and the request that it carries.
-struct Lane {
-    stream: TcpStream,
-    buffer: Vec<u8>,
-    due: Duration,
-    sent: Duration,
-}
-
 impl<'a> Client<'a> {
     fn new(target: &'a Target, connections: usize, time: Duration) -> Result<Self> {
-        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK)?;
-        let watch = |fd: &dyn std::os::fd::AsFd, place| -> Result<()> {
-            let data = epoll::EventData::new_u64(place);
-            Ok(epoll::add(&poll, fd.as_fd(), data, epoll::EventFlags::IN)?)
-        };
-        watch(&timer, TIMER)?;
-        let mut lanes = Vec::new();
-        for place in 0..connections {
-            let stream = target.connect()?;
-            stream.set_nonblocking(true)?;
-            watch(&stream, place as u64)?;
-            let (due, sent) = (Duration::ZERO, Duration::ZERO);
-            lanes.push(Lane { stream, buffer: Vec::with_capacity(16 * 1024), due, sent });
-        }
+        let wires = Wires::connect(target, connections)?;
+        let sent = vec![(Duration::ZERO, Duration::ZERO); connections];
         let (free, began) = ((0..connections).collect(), Instant::now());
         let paced = Paced { took: time, ..Paced::default() };
-        Ok(Self { target, lanes, free, poll, timer, time, began, paced })
+        Ok(Self { target, wires, sent, free, time, began, paced })
     }
 
     fn send(mut self, due: &[Duration]) -> Result<Paced> {
         let mut next = 0;
-        let mut events = Vec::with_capacity(self.lanes.len() + 1);
         loop {
             next = self.send_due(due, next)?;
             let over = next == due.len() || self.began.elapsed() >= self.time;
-            if over && self.free.len() == self.lanes.len() {
+            if over && self.free.len() == self.wires.len() {
                 return Ok(self.paced);
             }
             // With no connection free there is nothing to wake up for but an answer.
-            if !over && !self.free.is_empty() {
-                self.wake_in(due[next].saturating_sub(self.began.elapsed()))?;
-            }
-            events.clear();
-            epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), None)?;
-            for event in &events {
-                match event.data.u64() {
-                    TIMER => {
-                        let _ = rustix::io::read(&self.timer, &mut [0; 8]);
-                    }
-                    lane => self.receive(usize::try_from(lane)?)?,
-                }
+            let waits = !over && !self.free.is_empty();
+            let wait = waits.then(|| due[next].saturating_sub(self.began.elapsed()));
+            for number in 0..self.wires.wait(wait)? {
+                self.receive(self.wires.heard(number)?)?;
             }
         }
     }
@@ -153,49 +113,23 @@ impl<'a> Client<'a> {
                 break;
             }
             let Some(place) = self.free.pop_front() else { break };
-            let lane = &mut self.lanes[place];
-            (lane.due, lane.sent) = (at, now);
-            lane.buffer.clear();
-            let request = &self.target.requests[next % self.target.requests.len()];
-            // A free connection has room for a request.
-            lane.stream.write_all(request).context("a request was not taken at once")?;
+            self.sent[place] = (at, now);
+            self.wires.send(place, next)?;
             next += 1;
         }
         Ok(next)
     }
 
-    fn wake_in(&self, wait: Duration) -> Result<()> {
-        // Nothing at all would switch the timer off.
-        let wait = wait.max(Duration::from_nanos(1));
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let it_value =
-            Timespec { tv_sec: wait.as_secs().try_into()?, tv_nsec: wait.subsec_nanos().into() };
-        let once = Itimerspec { it_interval: zero, it_value };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once)?;
-        Ok(())
-    }
-
     fn receive(&mut self, place: usize) -> Result<()> {
-        let lane = &mut self.lanes[place];
-        let mut piece = [0; 16 * 1024];
-        match lane.stream.read(&mut piece) {
-            Ok(0) => bail!("the server closed the connection"),
-            Ok(read) => lane.buffer.extend_from_slice(&piece[..read]),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
-        let Some(reply) = parse(&lane.buffer)? else { return Ok(()) };
-        let done = self.began.elapsed();
+        let Some(reply) = self.wires.receive(place)? else { return Ok(()) };
+        let (done, (due, sent)) = (self.began.elapsed(), self.sent[place]);
         match reply.status {
-            200 => self.paced.answered.push(done.saturating_sub(lane.due).as_secs_f64()),
+            200 => self.paced.answered.push(done.saturating_sub(due).as_secs_f64()),
             429 | 503 => {
                 ensure!(reply.says_when, "a refusal that does not say when to come again");
-                self.paced.refused.push(done.saturating_sub(lane.sent).as_secs_f64());
+                self.paced.refused.push(done.saturating_sub(sent).as_secs_f64());
             }
-            other => {
-                let shown = String::from_utf8_lossy(&lane.buffer[reply.body.0..reply.body.1]);
-                bail!("{}: {other} {shown}", self.target.server);
-            }
+            other => bail!("{}: {other} {}", self.target.server, self.wires.body(place, reply)),
         }
         self.free.push_back(place);
         Ok(())

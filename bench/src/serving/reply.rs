@@ -14,22 +14,30 @@ pub(super) struct Reply {
 
 /// None if more has to be read.
 pub(super) fn parse(buffer: &[u8]) -> Result<Option<Reply>> {
-    let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") else {
-        return Ok(None);
-    };
-    let head = std::str::from_utf8(&buffer[..end])?;
-    let status = head.get(9..12).context("no status")?.parse()?;
-    let (mut length, mut says_when) = (None, false);
-    for (name, value) in head.lines().skip(1).filter_map(|line| line.split_once(':')) {
-        if name.eq_ignore_ascii_case("content-length") {
-            length = Some(value.trim().parse::<usize>()?);
-        } else if name.eq_ignore_ascii_case("retry-after") {
+    let (mut length, mut says_when, mut at) = (None, false, 0);
+    // Line by line: a head is gone through once, and most lines are told by their names' lengths.
+    while let Some(end) = buffer[at..].iter().position(|&byte| byte == b'\n') {
+        let line = buffer[at..at + end].trim_ascii_end();
+        at += end + 1;
+        if line.is_empty() {
+            let status = std::str::from_utf8(buffer.get(9..12).context("no status")?)?.parse()?;
+            ensure!(length.is_some() || status == 204, "a reply without its length");
+            let body = (at, at + length.unwrap_or(0));
+            return Ok((buffer.len() >= body.1).then_some(Reply { status, body, says_when }));
+        }
+        if let Some(value) = value_of(b"content-length", line) {
+            length = Some(std::str::from_utf8(value)?.trim().parse()?);
+        } else if value_of(b"retry-after", line).is_some() {
             says_when = true;
         }
     }
-    ensure!(length.is_some() || status == 204, "a reply without its length: {head}");
-    let body = (end + 4, end + 4 + length.unwrap_or(0));
-    Ok((buffer.len() >= body.1).then_some(Reply { status, body, says_when }))
+    Ok(None)
+}
+
+/// The value of a header, if the line is of that header.
+fn value_of<'a>(name: &[u8], line: &'a [u8]) -> Option<&'a [u8]> {
+    let (own, value) = line.split_at_checked(name.len())?;
+    value.strip_prefix(b":").filter(|_| own.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]

@@ -29,6 +29,13 @@ impl Timestamp {
         self.0.div_euclid(1_000_000)
     }
 
+    /// As HTTP writes it in a `Date`, to the second.
+    #[must_use]
+    pub fn http_date(self) -> String {
+        let time = DateTime::<Utc>::from_timestamp_micros(self.0).unwrap_or_default();
+        time.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
+    }
+
     /// The time from `earlier` to this moment; zero if this one is not later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use axum::extract::Request;
 use axum::response::Response;
-use falaj_base::{Access, Action, Ctx, Error, code};
+use falaj_base::{Access, Action, Ctx, Error, Result, code};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tower::{Layer, Service};
@@ -65,15 +65,23 @@ pub(crate) fn pass(action: &Action, ctx: &Ctx, response: Response) -> Response {
     if !response.status().is_success() || is_grpc_refusal(&response) {
         return refused(action, ctx, response);
     }
+    match may_succeed(action, ctx) {
+        Ok(()) => response,
+        Err(fault) => problem_response(&fault),
+    }
+}
+
+/// Whether the action was authorised, and recorded if it must be.
+pub(crate) fn may_succeed(action: &Action, ctx: &Ctx) -> Result<()> {
     if !ctx.has_authorized(action) {
         let text = format!("{} was answered without being authorised", action.name);
-        return problem_response(&Error::internal(text));
+        return Err(Error::internal(text));
     }
     if action.access == Access::Write && !ctx.has_recorded(action) {
         let text = format!("{} was answered without being recorded", action.name);
-        return problem_response(&Error::internal(text));
+        return Err(Error::internal(text));
     }
-    response
+    Ok(())
 }
 
 /// gRPC tells of a refusal in a header, under a status that is always 200; with that header there

@@ -25,7 +25,7 @@ mod routes;
 pub mod upload;
 
 pub use connection::{ConnectionLife, Lifeline, Stopping};
-pub use direct::Direct;
+pub use direct::{Answer, Direct, Plain};
 pub use handler::handled;
 pub use input::{Input, query};
 pub use module::Module;

@@ -20,9 +20,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::activity::Activity;
 use super::config::{LimitsConfig, ServerConfig};
 use super::drain::Drain;
-use super::express::Doors;
+use super::express::{Doors, End, Wire};
 use super::held::Held;
 use super::middleware::host::LastHost;
+use super::rewound::Rewound;
 use super::stall::StallGuard;
 use super::untaken::Untaken;
 
@@ -122,11 +123,34 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Timeouts { header, idle, write, .. } = self.timeouts;
         let activity = Activity::new();
-        let io = TokioIo::new(StallGuard::new(stream, write));
-        let service = service(doors, peer, drain.clone(), activity.clone(), write);
-        let mut connection = pin!(self.protocol.serve_connection(io, service));
+        let stopping = drain.stopping();
+        let (lifeline, last, hosts) = Default::default();
+        let line = Line { peer, drain, stopping, lifeline, last, hosts };
+        let mut stream = StallGuard::new(stream, self.timeouts.write);
+        let mut came = Vec::new();
+        if let Some(express) = doors.express() {
+            let (stream, timeouts) = (&mut stream, self.timeouts);
+            let wire = Wire { stream, express, line: &line, activity: &activity, timeouts };
+            // Apart, so that its room is given back where the ordinary way goes on.
+            match Box::pin(wire.serve()).await {
+                End::Closed => return,
+                End::Ordinary(unanswered) => came = unanswered,
+            }
+        }
+        // Apart, so that connections that never come here carry no room for it.
+        Box::pin(self.ordinary(Rewound::new(came, stream), line, doors, activity)).await;
+    }
+
+    /// The same for any request there can be.
+    async fn ordinary<S>(self, stream: S, line: Line, doors: Doors, activity: Activity)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Timeouts { header, idle, write, .. } = self.timeouts;
+        let (peer, drain) = (line.peer, line.drain.clone());
+        let service = service(doors, Arc::new(line), activity.clone(), write);
+        let mut connection = pin!(self.protocol.serve_connection(TokioIo::new(stream), service));
         tokio::select! {
             result = connection.as_mut() => return note_end(result, peer),
             () = activity.silence(header, idle) => {}
@@ -151,8 +175,7 @@ fn note_end(result: Result<(), Box<dyn Error + Send + Sync>>, peer: Peer) {
 /// The doors as hyper calls them: with the line beside each request, and each one counted.
 fn service(
     doors: Doors,
-    peer: Peer,
-    drain: Drain,
+    line: Arc<Line>,
     activity: Activity,
     patience: Duration,
 ) -> impl hyper::service::Service<
@@ -162,9 +185,6 @@ fn service(
     Future: Send + 'static,
 > + Send
 + 'static {
-    let stopping = drain.stopping();
-    let (lifeline, last, hosts) = Default::default();
-    let line = Arc::new(Line { peer, drain, stopping, lifeline, last, hosts });
     hyper::service::service_fn(move |request: Request<Incoming>| {
         let busy = activity.begin();
         let mut request = request.map(Body::new);

@@ -4,6 +4,12 @@
 //! Must hold: a call on the short way passes the same layers in the same order as any other
 //! ([`super::port`]) and is answered the same. Whatever is not plainly such a call is for the router:
 //! a name with anything encoded in it, and a key that the reply is to be remembered by.
+//!
+//! Connections that bring only such calls are read and written here as well ([`wire`]).
+
+mod head;
+mod reply;
+mod wire;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,10 +23,14 @@ use futures::future::Either;
 use http::Method;
 use tower::Service;
 
+use super::config::LimitsConfig;
 use super::connection::Line;
 use super::middleware::idempotency;
 use super::port::{Handler, Port};
 use super::route::Pattern;
+
+pub(super) use head::Head;
+pub(super) use wire::{End, Wire};
 
 /// Everything that answers. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -33,6 +43,9 @@ pub struct Doors {
 pub(super) struct Express {
     port: Arc<Port>,
     lanes: Vec<Lane>,
+    /// How many headers a request may have, and how large a request may be that is read here.
+    max_headers: usize,
+    max_size: usize,
 }
 
 /// One of them.
@@ -53,8 +66,19 @@ impl From<Router> for Doors {
 }
 
 impl Doors {
-    pub(super) fn new(router: Router, port: Arc<Port>, lanes: Vec<Lane>) -> Self {
-        Self { router, express: Some(Arc::new(Express { port, lanes })) }
+    pub(super) fn new(
+        router: Router,
+        port: Arc<Port>,
+        lanes: Vec<Lane>,
+        limits: &LimitsConfig,
+    ) -> Self {
+        let (max_headers, max_size) = (limits.max_headers, limits.max_header_size.as_usize());
+        Self { router, express: Some(Arc::new(Express { port, lanes, max_headers, max_size })) }
+    }
+
+    /// The short way, if there is one.
+    pub(super) fn express(&self) -> Option<&Arc<Express>> {
+        self.express.as_ref()
     }
 
     /// Answers a request that came over a line.
@@ -113,8 +137,9 @@ impl fmt::Debug for Express {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Bytes;
     use axum::routing::post;
-    use falaj_web::{Doc, Routes};
+    use falaj_web::{Doc, Plain, Routes};
 
     use super::*;
     use crate::http::METRICS_READ;
@@ -127,7 +152,9 @@ mod tests {
             .raw(Method::POST, path, &METRICS_READ, Doc::default(), handler)
             .into_endpoints();
         assert!(Lane::of(&endpoints[0]).is_none());
-        endpoints[0].directly(|_, _, _| async { Ok(Response::default()) });
+        endpoints[0].directly(|_, _, _| async {
+            Ok(Plain { media: "text/plain", beside: None, body: Bytes::new() })
+        });
         let lane = Lane::of(&endpoints[0]).unwrap();
         for (method, path, ours) in [
             (Method::POST, "/v2/models/churn/infer", true),

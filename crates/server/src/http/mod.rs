@@ -19,6 +19,7 @@ mod middleware;
 mod own;
 mod port;
 mod reply;
+mod rewound;
 mod route;
 mod router;
 mod sources;

@@ -10,31 +10,32 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request};
 use axum::response::Response;
 use axum::routing::Route;
-use falaj_base::{Ctx, Error, Gate, Principal, PrincipalId, RequestInfo, Result};
+use falaj_base::{Ctx, Error, Gate, Principal, PrincipalId, RequestId, RequestInfo, Result};
 use falaj_store::db::Db;
-use falaj_web::Direct;
+use falaj_web::{Answer, Direct};
 use futures::future::BoxFuture;
 use http::request::Parts;
 use tower::{Layer, Service};
 
 use super::connection::Line;
+use super::express::Head;
 use super::held::Held;
 use super::middleware::admit::Rules;
 use super::middleware::auth::Door;
 use super::middleware::body::Intake;
 use super::middleware::deadline::{self, Deadlines};
-use super::middleware::observe::Observed;
+use super::middleware::observe::{Observed, Seen};
 use super::middleware::shed::{Slot, Slots};
 use super::middleware::unread::Reading;
 use super::middleware::{catch_panic, idempotency, request_id, security_headers};
 use super::reply::refuse;
 use super::route::{Class, Pattern, RouteKind, RouteTable};
 use crate::grpc;
-use crate::metrics::Metrics;
+use crate::metrics::{InFlight, Metrics};
 
 /// What the layers share between requests.
 pub(super) struct Port {
@@ -62,6 +63,24 @@ struct Passage<'a> {
     who: Option<PrincipalId>,
 }
 
+/// How far a call on the short way came.
+struct Way {
+    slot: Option<Slot>,
+    who: Option<PrincipalId>,
+    /// Whether its body was taken.
+    body: bool,
+}
+
+/// What a call on the short way was answered.
+pub(super) struct Answered {
+    pub(super) answer: Answer,
+    pub(super) id: RequestId,
+    /// Whether the connection ends with it, as with every refusal before the body is taken.
+    pub(super) ends: bool,
+    /// To be held until the last byte of the reply.
+    pub(super) held: (InFlight, Option<Slot>),
+}
+
 /// Who answers, behind the layers.
 pub(super) enum Handler {
     /// What the router found: takes the request as it is.
@@ -87,8 +106,10 @@ impl Port {
     ) -> Response {
         let class = self.table.class(path.as_ref(), request.method());
         let reading = Reading::of(&request);
-        let info = request_id::info(request.headers(), line.peer.address.ip());
-        let observed = Observed::begin(&request, path, &info, &self.metrics);
+        let trace = request_id::trace_id(request.headers());
+        let info = request_id::info(trace, line.peer.address.ip());
+        let seen = (request.method(), request.uri(), request.headers());
+        let observed = Observed::begin(seen, path, &info, &self.metrics);
         let (id, is_grpc) = (info.id, grpc::is_grpc(request.headers()));
         request.extensions_mut().insert(info);
 
@@ -103,7 +124,7 @@ impl Port {
             response = Box::pin(grpc::translate(response)).await;
         }
         security_headers::add(response.headers_mut(), line.peer.tls);
-        let in_flight = observed.end(&response, passage.who, class, &self.metrics);
+        let in_flight = observed.end(Seen::of(&response), passage.who, class, &self.metrics);
         request_id::tell(id, response.headers_mut());
         passage.reading.tell(&mut response);
         let held = (in_flight, passage.slot);
@@ -155,7 +176,50 @@ impl Port {
         let (body, _held) = self.intake.whole(headers, body, passage.class, reading).await?;
         let info = parts.extensions.remove::<RequestInfo>();
         let info = info.ok_or_else(|| Error::internal("the request has no name"))?;
-        Ok(handler.answer(Ctx::new(caller, info, self.gate.clone()), parts, body).await)
+        let ctx = Ctx::new(caller, info, self.gate.clone());
+        Ok(handler.answer(ctx, Arc::new(parts), body).await.into())
+    }
+
+    /// Answers a call on the short way whose head passed all that is asked of a head, and whose body has
+    /// come. Every other layer is passed in its order.
+    pub(super) async fn answer_known(&self, head: &Head, body: Bytes, line: &Line) -> Answered {
+        let info = request_id::info(head.trace.clone(), line.peer.address.ip());
+        let (id, parts) = (info.id, &head.parts);
+        let seen = (&parts.method, &parts.uri, &parts.headers);
+        let observed =
+            Observed::begin(seen, Some(Pattern::Direct(head.path)), &info, &self.metrics);
+        let mut way = Way { slot: None, who: None, body: body.is_empty() };
+        let answer = {
+            let work = pin!(self.take_in(head, body, line, info, &mut way));
+            let answer = async {
+                let answer = catch_panic::contain(work).await;
+                answer.unwrap_or_else(|error| Answer::Other(refuse(error)))
+            };
+            observed.during(answer).await
+        };
+        let seen = Seen::of_answer(&answer);
+        let in_flight = observed.end(seen, way.who, &head.class, &self.metrics);
+        Answered { answer, id, ends: !way.body, held: (in_flight, way.slot) }
+    }
+
+    async fn take_in(
+        &self,
+        head: &Head,
+        body: Bytes,
+        line: &Line,
+        info: RequestInfo,
+        way: &mut Way,
+    ) -> Result<Answer> {
+        way.slot = self.slots.take(&head.class, &line.peer).await?;
+        let work = pin!(async {
+            let caller = self.door.recognise(&head.parts.headers, &info, &line.last).await?;
+            way.who = Some(caller.id);
+            let _held = self.intake.given(&body, &head.class)?;
+            way.body = true;
+            let ctx = Ctx::new(caller, info, self.gate.clone());
+            Ok(head.handler.answer(ctx, head.parts.clone(), body).await)
+        });
+        deadline::within(head.deadline, work).await
     }
 
     /// Gives the handler what it may ask for: its context, and the connection.

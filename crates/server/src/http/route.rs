@@ -3,6 +3,7 @@
 //! Must hold: a route that is not in the table is not public. Forgetting to list one closes it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use axum::extract::MatchedPath;
 use falaj_base::Action;
@@ -88,9 +89,9 @@ impl Pattern {
 /// Every route there is, by path and method.
 #[derive(Debug, Default)]
 pub(crate) struct RouteTable {
-    rows: HashMap<String, Vec<(Method, Class)>>,
+    rows: HashMap<String, Vec<(Method, Arc<Class>)>>,
     /// That of an unknown path and of a wrong method.
-    unknown: Class,
+    unknown: Arc<Class>,
 }
 
 impl RouteTable {
@@ -105,14 +106,14 @@ impl RouteTable {
                 busy: is_asked_all_the_time(&path),
                 meter: Some(metrics.route(&method, &path)),
             };
-            table.rows.entry(path).or_default().push((method, class));
+            table.rows.entry(path).or_default().push((method, Arc::new(class)));
         }
         table
     }
 
     /// What is known of a request's route. HEAD is GET without the body, so it is what GET is,
     /// unless it has a row of its own.
-    pub(crate) fn class(&self, path: Option<&Pattern>, method: &Method) -> &Class {
+    pub(crate) fn class(&self, path: Option<&Pattern>, method: &Method) -> &Arc<Class> {
         let rows = path.and_then(|path| self.rows.get(path.as_str()));
         let of = |method: &Method| rows?.iter().find(|(other, _)| other == method);
         let head = || if *method == Method::HEAD { of(&Method::GET) } else { None };

@@ -75,7 +75,7 @@ pub fn build(app: App<'_>) -> Result<(Doors, Vec<Route>)> {
     });
     // Handlers and what lies around them are put together here, once, not for each request.
     let router = port.around(router).with_state(());
-    Ok((Doors::new(router, port, lanes), rows))
+    Ok((Doors::new(router, port, lanes, app.limits), rows))
 }
 
 /// Every route of `modules`, for the middleware and for the test that walks them all.

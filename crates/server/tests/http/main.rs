@@ -7,6 +7,7 @@
 
 mod closed;
 mod drain;
+mod express;
 mod grpc;
 mod limits;
 mod platform;

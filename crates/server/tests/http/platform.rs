@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use falaj_server::http::Route;
 use falaj_server::{Config, Server};
+use falaj_web::Module;
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -34,11 +35,19 @@ impl Platform {
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        Self::with_modules(change, Vec::new()).await
+    }
+
+    /// With modules of the test's beside its own.
+    pub(crate) async fn with_modules(
+        change: impl FnOnce(&mut Config),
+        modules: Vec<Module>,
+    ) -> Self {
         let home = tempfile::tempdir().unwrap();
         let mut config = config(&home);
         change(&mut config);
         // Boxed: opening every service is one large future, and each test would carry it.
-        let server = Box::pin(Server::start(&config)).await.unwrap();
+        let server = Box::pin(Server::start_with(&config, |_| modules)).await.unwrap();
         let started = server.started();
         let (address, token) = (started.address, started.admin_token.as_ref().unwrap().expose());
         let (token, routes) = (token.to_owned(), server.route_table().to_vec());

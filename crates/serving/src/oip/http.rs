@@ -159,7 +159,8 @@ async fn body(request: Request) -> Result<Bytes> {
 async fn infer(desk: Arc<dyn Desk>, mut request: Request) -> Result<Response> {
     let named = Named::of(&mut request).await?;
     let headers = std::mem::take(request.headers_mut());
-    rest::infer(&*desk, named.asked(&headers), &headers, body(request).await?).await
+    let body = body(request).await?;
+    rest::infer(&*desk, named.asked(&headers), &headers, body).await.map(Response::from)
 }
 
 async fn invocations(desk: Arc<dyn Desk>, mut request: Request) -> Result<Response> {

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use ::http::request::Parts;
 use axum::body::Bytes;
 use axum::extract::Request;
-use axum::response::Response;
 use falaj_base::{Ctx, Error, Name, Result, Timestamp};
 use falaj_mlflow::{Call, Places};
 use falaj_oip::Limits;
-use falaj_web::{Endpoint, Routes};
+use falaj_web::{Endpoint, Plain, Routes};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -52,9 +51,9 @@ async fn infer(
     serving: Arc<Serving>,
     places: Arc<Places>,
     ctx: Ctx,
-    parts: Parts,
+    parts: Arc<Parts>,
     body: Bytes,
-) -> Result<Response> {
+) -> Result<Plain> {
     let place = places.of(&ctx, &parts).await?;
     let project = Project { serving, call: Call { ctx, place, connection: None } };
     rest::infer(&project, http::asked(&parts)?, &parts.headers, body).await

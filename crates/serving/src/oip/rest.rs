@@ -5,6 +5,7 @@ use axum::response::Response;
 use falaj_base::{Error, Result};
 use falaj_oip::scoring::{Form, Scheme};
 use falaj_oip::{HEADER_LENGTH, header_length, read_http, scoring, write_http};
+use falaj_web::Plain;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::desk::{Desk, Purpose};
@@ -23,7 +24,7 @@ pub(super) async fn infer(
     of: Of<'_>,
     headers: &HeaderMap,
     body: Bytes,
-) -> Result<Response> {
+) -> Result<Plain> {
     // Who may ask is settled before anything of the body is read.
     let served = desk.served(of.name, Purpose::Predict).await?;
     let model = infer::shed(desk, &served, of, &body)?;
@@ -33,17 +34,11 @@ pub(super) async fn infer(
     let asked = request.asked();
     let response = infer::infer(desk, &served, of, request, model).await?;
     let written = write_http(&response, &asked)?;
-    let mut reply = Response::new(Body::from(written.body));
-    let headers = reply.headers_mut();
-    let kind = match written.header_length {
-        Some(length) => {
-            headers.insert(LENGTH, HeaderValue::from(length));
-            "application/octet-stream"
-        }
-        None => "application/json",
+    let (media, beside) = match written.header_length {
+        Some(length) => ("application/octet-stream", Some((LENGTH, HeaderValue::from(length)))),
+        None => ("application/json", None),
     };
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    Ok(reply)
+    Ok(Plain { media, beside, body: written.body })
 }
 
 /// Answers MLflow's `/invocations`; in the form of the question, if no other is asked for.

@@ -1,10 +1,11 @@
-//! The innermost loops of products of matrices, compiled twice: for any processor, and for those with
-//! vectors of 256 bits that multiply and add in one step.
+//! The innermost loops of products of matrices, compiled three times: for any processor, and for those
+//! that multiply and add in one step, with vectors of 256 and of 512 bits.
 //!
-//! Four rows at a time are multiplied in tiles whose sums stay in registers; what rows are left
-//! run along the right matrix, four of its lines at a time. Either way an element is summed in the
-//! order of the inner dimension, so a row's result is the same to the last bit whatever the batch.
-//! Between the two kinds of processors the last bit may differ: a step that is one rounds once.
+//! Rows are multiplied in tiles whose sums stay in registers: four rows at a time, and those that are left
+//! one by one in wider tiles. What columns are left run along the right matrix, four of its lines at a
+//! time. Either way an element is summed in the order of the inner dimension, so a row's result is the
+//! same to the last bit whatever the batch, and on every processor that adds in the same step. On others
+//! the last bit may differ: a step that is one rounds once.
 
 /// Rows of a tile.
 const ROWS: usize = 4;
@@ -15,9 +16,20 @@ pub(super) trait Factor: Copy + Default {
     fn multiply(left: &[Self], right: &[Self], inner: usize, columns: usize, into: &mut [Self]);
 }
 
-/// `$plain` and `$wide` are the columns of a tile: two vectors, so that eight hold the sums.
+/// The product for a processor that has these features.
+#[cfg(target_arch = "x86_64")]
+macro_rules! one_step {
+    ($type:ident, $name:ident, $features:literal, $tile:expr, $line:expr) => {
+        #[target_feature(enable = $features)]
+        fn $name(left: &[$type], right: &[$type], sides: (usize, usize), into: &mut [$type]) {
+            product::<$type, { $tile }, { $line }>(left, right, sides, into, $type::mul_add);
+        }
+    };
+}
+
+/// The vectors are said in how many numbers they hold.
 macro_rules! factor {
-    ($type:ident, $plain:literal, $wide:literal) => {
+    ($type:ident, $plain:literal, $wide:literal, $widest:literal) => {
         impl Factor for $type {
             fn multiply(
                 left: &[Self],
@@ -30,42 +42,43 @@ macro_rules! factor {
                     return;
                 }
                 #[cfg(target_arch = "x86_64")]
-                if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                    #[target_feature(enable = "avx2,fma")]
-                    fn wide(
-                        left: &[$type],
-                        right: &[$type],
-                        inner: usize,
-                        columns: usize,
-                        into: &mut [$type],
-                    ) {
-                        product::<$type, $wide>(
-                            left,
-                            right,
-                            (inner, columns),
-                            into,
-                            $type::mul_add,
-                        );
-                    }
+                {
+                    // Two vectors for each of four rows, or eight for one row, hold the sums; of the
+                    // widest, four are enough to keep up with what comes from the caches.
+                    one_step!($type, wide, "avx2,fma", $wide * 2, $wide * 8);
+                    one_step!($type, widest, "avx512f,avx512vl,avx2,fma", $widest * 2, $widest * 4);
                     #[allow(unsafe_code, reason = "the only door to what this processor has")]
-                    // SAFETY: it has what the function is compiled for.
-                    return unsafe { wide(left, right, inner, columns, into) };
+                    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                        if is_x86_feature_detected!("avx512f")
+                            && is_x86_feature_detected!("avx512vl")
+                        {
+                            // SAFETY: it has what the function is compiled for.
+                            return unsafe { widest(left, right, (inner, columns), into) };
+                        }
+                        // SAFETY: the same.
+                        return unsafe { wide(left, right, (inner, columns), into) };
+                    }
                 }
-                product::<$type, $plain>(left, right, (inner, columns), into, |x, y, sum| {
-                    x * y + sum
-                });
+                product::<$type, { $plain * 2 }, { $plain * 8 }>(
+                    left,
+                    right,
+                    (inner, columns),
+                    into,
+                    |x, y, sum| x * y + sum,
+                );
             }
         }
     };
 }
 
-factor!(f32, 8, 16);
-factor!(f64, 4, 8);
+factor!(f32, 4, 8, 16);
+factor!(f64, 2, 4, 8);
 
-/// `step` multiplies the first two and adds the third.
+/// `TILE` and `LINE` are the columns of a tile of several rows and of one; `step` multiplies the first
+/// two and adds the third.
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "compiled for the processor of whoever calls it")]
-fn product<T: Copy + Default, const COLUMNS: usize>(
+fn product<T: Copy + Default, const TILE: usize, const LINE: usize>(
     left: &[T],
     right: &[T],
     (inner, columns): (usize, usize),
@@ -74,13 +87,21 @@ fn product<T: Copy + Default, const COLUMNS: usize>(
 ) {
     let blocks = left.chunks(ROWS * inner).zip(into.chunks_mut(ROWS * columns));
     for (rows, sums) in blocks {
-        let tiled = if rows.len() == ROWS * inner { columns / COLUMNS * COLUMNS } else { 0 };
-        for first in (0..tiled).step_by(COLUMNS) {
-            tile::<T, COLUMNS>(rows, right, (inner, columns), first, sums, step);
+        let several = rows.len() == ROWS * inner;
+        let tiled = if several { columns / TILE * TILE } else { 0 };
+        for first in (0..tiled).step_by(TILE) {
+            tile::<T, ROWS, TILE>(rows, right, (inner, columns), first, sums, step);
         }
-        if tiled < columns {
-            for (row, sums) in rows.chunks_exact(inner).zip(sums.chunks_exact_mut(columns)) {
-                along(row, right, tiled, sums, step);
+        if tiled == columns {
+            continue;
+        }
+        for (row, sums) in rows.chunks_exact(inner).zip(sums.chunks_exact_mut(columns)) {
+            let lined = if several { tiled } else { columns / LINE * LINE };
+            for first in (tiled..lined).step_by(LINE) {
+                tile::<T, 1, LINE>(row, right, (inner, columns), first, sums, step);
+            }
+            if lined < columns {
+                along(row, right, lined, sums, step);
             }
         }
     }
@@ -89,7 +110,7 @@ fn product<T: Copy + Default, const COLUMNS: usize>(
 /// One tile of the result.
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "as above")]
-fn tile<T: Copy + Default, const COLUMNS: usize>(
+fn tile<T: Copy + Default, const HEIGHT: usize, const WIDTH: usize>(
     rows: &[T],
     right: &[T],
     (inner, columns): (usize, usize),
@@ -97,10 +118,10 @@ fn tile<T: Copy + Default, const COLUMNS: usize>(
     into: &mut [T],
     step: impl Fn(T, T, T) -> T + Copy,
 ) {
-    let mut sums = [[T::default(); COLUMNS]; ROWS];
-    let lanes: [&[T]; ROWS] = std::array::from_fn(|row| &rows[row * inner..][..inner]);
+    let mut sums = [[T::default(); WIDTH]; HEIGHT];
+    let lanes: [&[T]; HEIGHT] = std::array::from_fn(|row| &rows[row * inner..][..inner]);
     for (place, line) in right.chunks_exact(columns).enumerate().take(inner) {
-        let Some(line) = line[first..].first_chunk::<COLUMNS>() else { return };
+        let Some(line) = line[first..].first_chunk::<WIDTH>() else { return };
         for (sums, row) in sums.iter_mut().zip(lanes) {
             let factor = row[place];
             for (sum, &element) in sums.iter_mut().zip(line) {
@@ -109,7 +130,7 @@ fn tile<T: Copy + Default, const COLUMNS: usize>(
         }
     }
     for (row, sums) in sums.iter().enumerate() {
-        into[row * columns + first..][..COLUMNS].copy_from_slice(sums);
+        into[row * columns + first..][..WIDTH].copy_from_slice(sums);
     }
 }
 
@@ -158,9 +179,17 @@ mod tests {
     /// Shapes around the edges of tiles and of lines taken four at a time.
     #[test]
     fn products_are_right_and_a_row_is_the_same_in_any_company() {
-        for (rows, inner, columns) in
-            [(1, 1, 1), (1, 50, 256), (3, 7, 5), (4, 4, 16), (5, 9, 17), (9, 33, 40), (8, 3, 15)]
-        {
+        for (rows, inner, columns) in [
+            (1, 1, 1),
+            (1, 50, 256),
+            (3, 7, 5),
+            (4, 4, 16),
+            (5, 9, 17),
+            (9, 33, 40),
+            (8, 3, 15),
+            (7, 50, 67),
+            (6, 20, 129),
+        ] {
             let (left, right) = (numbers(rows * inner, 1), numbers(inner * columns, 2));
             let mut all = vec![0.0_f32; rows * columns];
             f32::multiply(&left, &right, inner, columns, &mut all);

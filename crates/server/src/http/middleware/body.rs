@@ -143,6 +143,17 @@ impl Intake {
         read
     }
 
+    /// The same for a plain body that has come already: whether it is within its limits.
+    pub(crate) fn given(&self, body: &Bytes, class: &Class) -> Result<Reservation> {
+        let bound = self.bounds(class).travelling;
+        if body.len() > bound.max {
+            return Err(bound.exceeded(""));
+        }
+        let mut held = self.budget.reserve();
+        held.grow(body.len())?;
+        Ok(held)
+    }
+
     fn bounds(&self, class: &Class) -> Bounds {
         match (class.public, class.large) {
             (true, _) => self.public,

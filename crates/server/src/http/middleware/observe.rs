@@ -7,12 +7,11 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use axum::extract::Request;
 use axum::response::Response;
 use falaj_base::{PrincipalId, RequestInfo, code};
 use falaj_serving::runtime::SPANS;
-use falaj_web::Told;
-use http::{Method, Uri};
+use falaj_web::{Answer, Told};
+use http::{HeaderMap, Method, Uri};
 use tracing::{Instrument, Span, field};
 
 use crate::http::route::{Class, Pattern};
@@ -33,16 +32,16 @@ pub(crate) struct Observed {
 
 impl Observed {
     pub(crate) fn begin(
-        request: &Request,
+        (method, uri, headers): (&Method, &Uri, &HeaderMap),
         route: Option<Pattern>,
         info: &RequestInfo,
         metrics: &Metrics,
     ) -> Self {
         Self {
             started: Instant::now(),
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            span: span_of(request, route.as_ref(), info),
+            method: method.clone(),
+            uri: uri.clone(),
+            span: span_of(method, headers, route.as_ref(), info),
             route,
             info: (info.id, info.source),
             in_flight: metrics.begin_request(),
@@ -57,12 +56,12 @@ impl Observed {
     /// Tells what came of it. What is given back counts the request until its reply is sent.
     pub(crate) fn end(
         self,
-        response: &Response,
+        reply: Seen<'_>,
         who: Option<PrincipalId>,
         class: &Class,
         metrics: &Metrics,
     ) -> InFlight {
-        let (status, took) = (response.status().as_u16(), self.started.elapsed());
+        let (status, took) = (reply.status, self.started.elapsed());
         self.span.record("http.response.status_code", status);
         if let Some(meter) = &class.meter {
             meter.count(&self.method, status, took);
@@ -84,12 +83,36 @@ impl Observed {
                 )
             };
         }
-        let well = status == 200 && !is_grpc_refusal(response);
+        let well = status == 200 && !reply.is_grpc_refusal;
         // Refusals of somebody unknown are told of one by one: they may be guesses.
-        let repeated = || who.is_some() && !is_first_of_its_second(response);
+        let repeated = || who.is_some() && !is_first_of_its_second(reply.told);
         let routine = class.busy && (well || repeated());
         crate::telemetry::within(self.info.0, || if routine { say!(debug) } else { say!(info) });
         self.in_flight
+    }
+}
+
+/// What is looked at of a reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'a> {
+    status: u16,
+    is_grpc_refusal: bool,
+    told: Option<&'a Told>,
+}
+
+impl<'a> Seen<'a> {
+    pub(crate) fn of(response: &'a Response) -> Self {
+        let told = response.extensions().get::<Told>();
+        let is_grpc_refusal = is_grpc_refusal(response);
+        Self { status: response.status().as_u16(), is_grpc_refusal, told }
+    }
+
+    /// That of a call on the short way.
+    pub(crate) fn of_answer(answer: &'a Answer) -> Self {
+        match answer {
+            Answer::Plain(_) => Self { status: 200, is_grpc_refusal: false, told: None },
+            Answer::Other(response) => Self::of(response),
+        }
     }
 }
 
@@ -99,8 +122,7 @@ static TOLD_IN: AtomicU64 = AtomicU64::new(0);
 /// Whether a reply is news: anything but a refusal for want of room, and of those one in a second. A line
 /// for each would cost as much as the refusal, just when there is no room; how many there were is
 /// counted.
-fn is_first_of_its_second(response: &Response) -> bool {
-    let told = response.extensions().get::<Told>();
+fn is_first_of_its_second(told: Option<&Told>) -> bool {
     if !told.is_some_and(|told| [&code::OVERLOADED, &code::RATE_LIMITED].contains(&told.code)) {
         return true;
     }
@@ -114,8 +136,13 @@ fn is_grpc_refusal(response: &Response) -> bool {
 }
 
 /// For traces alone: lines name the request by themselves.
-fn span_of(request: &Request, route: Option<&Pattern>, info: &RequestInfo) -> Span {
-    let method = request.method().as_str();
+fn span_of(
+    method: &Method,
+    headers: &HeaderMap,
+    route: Option<&Pattern>,
+    info: &RequestInfo,
+) -> Span {
+    let method = method.as_str();
     let route = route.map(Pattern::as_str);
     let span = tracing::debug_span!(
         target: SPANS,
@@ -127,6 +154,6 @@ fn span_of(request: &Request, route: Option<&Pattern>, info: &RequestInfo) -> Sp
         http.response.status_code = field::Empty,
         id = field::display(info.id),
     );
-    continue_trace(&span, request.headers());
+    continue_trace(&span, headers);
     span
 }

@@ -11,11 +11,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 pub(crate) static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Names a request that came from there.
-pub(crate) fn info(headers: &HeaderMap, source: IpAddr) -> RequestInfo {
+pub(crate) fn info(trace: Option<String>, source: IpAddr) -> RequestInfo {
     RequestInfo {
         id: RequestId::from_uuid(frequent()),
         source: Some(source.to_canonical()),
-        trace: trace_id(headers),
+        trace,
         idempotency_key: None,
         fingerprint: None,
     }
@@ -23,18 +23,23 @@ pub(crate) fn info(headers: &HeaderMap, source: IpAddr) -> RequestInfo {
 
 /// Puts the name of a request on its reply.
 pub(crate) fn tell(id: RequestId, headers: &mut HeaderMap) {
+    if let Ok(text) = HeaderValue::from_bytes(&text(id)) {
+        headers.insert(&X_REQUEST_ID, text);
+    }
+}
+
+/// The name of a request as it is written.
+pub(crate) fn text(id: RequestId) -> [u8; RequestId::PREFIX.len() + 33] {
     let mut text = [0; RequestId::PREFIX.len() + 33];
     let (prefix, digits) = text.split_at_mut(RequestId::PREFIX.len() + 1);
     prefix[..RequestId::PREFIX.len()].copy_from_slice(RequestId::PREFIX.as_bytes());
     prefix[RequestId::PREFIX.len()] = b'_';
     id.as_uuid().simple().encode_lower(digits);
-    if let Ok(text) = HeaderValue::from_bytes(&text) {
-        headers.insert(&X_REQUEST_ID, text);
-    }
+    text
 }
 
 /// The trace id of a W3C `traceparent`, if it is a well-formed one.
-fn trace_id(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn trace_id(headers: &HeaderMap) -> Option<String> {
     let text = headers.get("traceparent")?.to_str().ok()?;
     let mut parts = text.split('-');
     let (version, trace, parent, flags) =

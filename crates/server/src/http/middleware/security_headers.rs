@@ -46,6 +46,18 @@ pub(crate) fn add(headers: &mut HeaderMap, tls: bool) {
     *headers = all;
 }
 
+/// The same as lines, for a reply that sets none of these itself: all but the request's name.
+pub(crate) fn written(tls: bool) -> String {
+    let mut headers = HeaderMap::new();
+    add(&mut headers, tls);
+    headers.remove(&X_REQUEST_ID);
+    let lines = headers.iter().map(|(name, value)| {
+        let value = value.to_str().unwrap_or_default();
+        format!("{name}: {value}\r\n")
+    });
+    lines.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,215 @@
+//! HTTP/1.1 for connections that bring nothing but calls on the short way, one after the other.
+//!
+//! Reading a head into a map, giving bodies out in frames and collecting replies again is what the
+//! ordinary way does for any request there can be. Here a request is a head that came before and some
+//! bytes, and its reply is one write.
+//!
+//! Must hold: a request that is answered here would be answered the same there (`tests` ask both). One that
+//! is not plainly of this kind, and everything that the client sends after it, is for the ordinary way: that
+//! gets the bytes as they came. Nothing is kept waiting longer, and nothing larger is taken in, than there:
+//! all of a request lies in the room that there its head may take, and what is silent is closed alike.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::time::Instant;
+use tokio_util::io::poll_read_buf;
+
+use super::Express;
+use super::head::{Head, Lengths, end_of, may_begin};
+use super::reply::Reply;
+use crate::http::activity::Activity;
+use crate::http::connection::{Line, Timeouts};
+use crate::http::port::Answered;
+
+/// Room for a head and a small body; most requests need no more.
+const ROOM: usize = 4 * 1024;
+/// How long the body of a head that came is waited for here. The ordinary way asks who sends it first,
+/// and how fast it must come.
+const BODY_WITHIN: Duration = Duration::from_millis(50);
+
+/// How this came to its end.
+#[derive(Debug)]
+pub(in crate::http) enum End {
+    /// So did the connection.
+    Closed,
+    /// The ordinary way goes on, with what came and was not answered.
+    Ordinary(Vec<u8>),
+}
+
+/// What was waited for.
+enum Came {
+    Bytes,
+    /// The client left, or was silent for too long.
+    Nothing,
+    /// What came is not to be waited for here any longer.
+    Late,
+}
+
+pub(in crate::http) struct Wire<'a, S> {
+    pub(in crate::http) stream: &'a mut S,
+    pub(in crate::http) express: &'a Arc<Express>,
+    pub(in crate::http) line: &'a Line,
+    pub(in crate::http) activity: &'a Activity,
+    pub(in crate::http) timeouts: Timeouts,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire<'_, S> {
+    /// Answers requests for as long as they are of this kind.
+    pub(in crate::http) async fn serve(self) -> End {
+        let Self { stream, express, line, activity, timeouts } = self;
+        let mut quiet = pin!(activity.silence(timeouts.header, timeouts.idle));
+        let mut stopping = pin!(line.drain.started());
+        let (mut came, mut reply) = (Vec::with_capacity(ROOM), Vec::new());
+        let mut known = None;
+        loop {
+            let mut head_since = None;
+            let lengths = loop {
+                let lengths = known_or_read(&came, &mut known, express, line);
+                match lengths {
+                    Some(whole) if came.len() >= whole.head + whole.body => break whole,
+                    Some(part) if part.head + part.body <= express.max_size => {}
+                    None if is_begun(&came, express.max_size) => {}
+                    _ => return End::Ordinary(came),
+                }
+                // From when the head was there: each piece of the body is not waited for anew.
+                let since = lengths.map(|_| *head_since.get_or_insert_with(Instant::now));
+                let mut late = pin!(patience(since));
+                let waited = poll_fn(|cx| {
+                    if let Poll::Ready(read) = read_more(stream, cx, &mut came) {
+                        return Poll::Ready(match (read, since) {
+                            (Ok(1..), _) => Came::Bytes,
+                            (_, None) => Came::Nothing,
+                            // A body that breaks off is answered.
+                            (_, Some(_)) => Came::Late,
+                        });
+                    }
+                    if quiet.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(Came::Nothing);
+                    }
+                    let late = since.is_some() && late.as_mut().poll(cx).is_ready();
+                    if late || stopping.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(Came::Late);
+                    }
+                    Poll::Pending
+                });
+                match waited.await {
+                    Came::Bytes => {}
+                    Came::Nothing => {
+                        let _ = stream.shutdown().await;
+                        return End::Closed;
+                    }
+                    Came::Late => return End::Ordinary(came),
+                }
+            };
+            let Some(head) = &known else { return End::Ordinary(came) };
+            let busy = activity.begin();
+            let body = taken(&mut came, lengths);
+            let answer = pin!(express.port.answer_known(head, body, line));
+            let answered = unless_gone(answer, stream, &mut came, express.max_size);
+            let Some(answered) = answered.await else { return End::Closed };
+            let last = answered.ends || line.drain.has_started();
+            let tls = line.peer.tls;
+            reply.clear();
+            Reply { answer: answered.answer, id: answered.id, tls, last }.write(&mut reply).await;
+            if write(stream, &reply).await.is_err() {
+                return End::Closed;
+            }
+            drop((answered.held, busy));
+            if last {
+                let _ = stream.shutdown().await;
+                return End::Closed;
+            }
+            // A large one is not kept for small ones.
+            reply.shrink_to(ROOM);
+            if came.is_empty() {
+                came.shrink_to(ROOM);
+            }
+        }
+    }
+}
+
+/// Waits for an answer, unless the client leaves: nobody need answer it then. What it sends meanwhile is
+/// its next request.
+async fn unless_gone<S: AsyncRead + Unpin>(
+    mut answer: Pin<&mut impl Future<Output = Answered>>,
+    stream: &mut S,
+    came: &mut Vec<u8>,
+    max_size: usize,
+) -> Option<Answered> {
+    poll_fn(|cx| {
+        if let Poll::Ready(answered) = answer.as_mut().poll(cx) {
+            return Poll::Ready(Some(answered));
+        }
+        while came.len() < max_size {
+            match read_more(stream, cx, came) {
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(_) => return Poll::Ready(None),
+                Poll::Pending => break,
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+async fn write<S: AsyncWrite + Unpin>(stream: &mut S, reply: &[u8]) -> io::Result<()> {
+    stream.write_all(reply).await?;
+    stream.flush().await
+}
+
+/// A head that the last request had, too, or else one that is read for the first time.
+fn known_or_read(
+    came: &[u8],
+    known: &mut Option<Head>,
+    express: &Arc<Express>,
+    line: &Line,
+) -> Option<Lengths> {
+    if let Some(lengths) = known.as_ref().and_then(|head| head.comes_again(came)) {
+        return Some(lengths);
+    }
+    let (head, lengths) = Head::read(came, express, line)?;
+    *known = Some(head);
+    Some(lengths)
+}
+
+/// Whether more may make a request of it.
+fn is_begun(came: &[u8], max_size: usize) -> bool {
+    may_begin(came) && came.len() < max_size && end_of(came).is_none()
+}
+
+/// Ends when the body of a head should have come; at once if there is no head yet.
+async fn patience(head_since: Option<Instant>) {
+    if let Some(since) = head_since {
+        tokio::time::sleep_until(since + BODY_WITHIN).await;
+    }
+}
+
+/// Takes a request out of what came; its body.
+fn taken(came: &mut Vec<u8>, lengths: Lengths) -> Bytes {
+    let end = lengths.head + lengths.body;
+    let body = Bytes::copy_from_slice(&came[lengths.head..end]);
+    if end == came.len() {
+        came.clear();
+    } else {
+        came.drain(..end);
+    }
+    body
+}
+
+fn read_more<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    cx: &mut Context<'_>,
+    came: &mut Vec<u8>,
+) -> Poll<io::Result<usize>> {
+    if came.capacity() - came.len() < ROOM / 2 {
+        came.reserve(came.len().max(ROOM));
+    }
+    poll_read_buf(Pin::new(stream), cx, came)
+}

@@ -1,0 +1,325 @@
+//! Calls on the short way, read and written by themselves, beside the same calls on the ordinary way: a
+//! connection that has asked for anything else before takes that one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Bytes;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use falaj_base::quantity::{ByteSize, HumanDuration};
+use falaj_base::{Ctx, Error, Resource, Result, code};
+use falaj_server::http::METRICS_READ;
+use falaj_web::{Doc, Module, Plain, Routes, problem_response};
+use http::Method;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use crate::platform::Platform;
+use crate::port::{AT_MOST, until_closed};
+
+const PATH: &str = "/v2/echo/{name}/say";
+
+/// Who is being answered, and the sign to go on.
+#[derive(Clone, Default)]
+struct Held {
+    under_way: Arc<AtomicUsize>,
+    go: Arc<Notify>,
+}
+
+/// One request that is being answered, until it is or its caller has gone.
+struct UnderWay(Arc<AtomicUsize>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Says what it was told, or does what it was told to.
+async fn say(ctx: &Ctx, body: Bytes, held: &Held) -> Result<Plain> {
+    if body != "unasked" {
+        ctx.authorize(&METRICS_READ, &Resource::platform()).await?;
+    }
+    match &*body {
+        b"fail" => Err(Error::invalid("body", "fail", "anything else")),
+        b"busy" => Err(Error::new(&code::OVERLOADED, "no").retry_after(Duration::from_secs(3))),
+        b"panic" => panic!("as told"),
+        b"wait" => {
+            held.under_way.fetch_add(1, Ordering::SeqCst);
+            let _under_way = UnderWay(held.under_way.clone());
+            held.go.notified().await;
+            Ok(plain(Bytes::from_static(b"waited")))
+        }
+        b"beside" => Ok(Plain {
+            media: "application/octet-stream",
+            beside: Some(("x-beside".parse().unwrap(), "1".parse().unwrap())),
+            body,
+        }),
+        _ => Ok(plain(body)),
+    }
+}
+
+fn plain(body: Bytes) -> Plain {
+    Plain { media: "application/json", beside: None, body }
+}
+
+fn module(held: Held) -> Module {
+    let own = held.clone();
+    let handler = post(move |Extension(ctx): Extension<Ctx>, body: Bytes| async move {
+        match say(&ctx, body, &own).await {
+            Ok(plain) => Response::from(plain),
+            Err(error) => problem_response(&error),
+        }
+        .into_response()
+    });
+    let json = Some("application/json");
+    let doc = Doc { summary: "Say it again", takes: json, gives: json, ..Doc::default() };
+    let routes = Routes::new(Arc::new(())).raw(Method::POST, PATH, &METRICS_READ, doc, handler);
+    let mut module = Module::new("echo").routes(routes);
+    for endpoint in &mut module.endpoints {
+        let held = held.clone();
+        endpoint.directly(move |ctx, _, body| {
+            let held = held.clone();
+            async move { say(&ctx, body, &held).await }
+        });
+    }
+    module
+}
+
+struct Echo {
+    platform: Platform,
+    held: Held,
+}
+
+impl Echo {
+    async fn start() -> Self {
+        let held = Held::default();
+        let modules = vec![module(held.clone())];
+        let change = |config: &mut falaj_server::Config| {
+            config.server.idle_timeout = HumanDuration::from_millis(700);
+            config.limits.max_header_size = ByteSize::kib(16);
+            config.limits.max_headers = 16;
+        };
+        Self { platform: Platform::with_modules(change, modules).await, held }
+    }
+
+    /// A request as most clients write it.
+    fn request(&self, more: &str, body: &str) -> String {
+        let (token, length) = (&self.platform.token, body.len());
+        format!(
+            "POST /v2/echo/a/say HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
+             {more}Content-Length: {length}\r\n\r\n{body}"
+        )
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.platform.address).await.unwrap()
+    }
+
+    /// A connection that asked for something else before.
+    async fn ordinary(&self) -> TcpStream {
+        let mut stream = self.connect().await;
+        stream.write_all(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        assert!(reply(&mut stream).await.unwrap().starts_with("HTTP/1.1 200"));
+        stream
+    }
+
+    /// What both ways make of the same bytes: the reply, and whether another request is answered.
+    async fn both(&self, bytes: &[u8]) -> [(Option<String>, bool); 2] {
+        let mut seen = Vec::new();
+        for mut stream in [self.connect().await, self.ordinary().await] {
+            let _ = stream.write_all(bytes).await;
+            let first = reply(&mut stream).await.map(|reply| comparable(&reply));
+            let _ = stream.write_all(self.request("", "again").as_bytes()).await;
+            let again = reply(&mut stream).await;
+            seen.push((first, again.is_some_and(|reply| reply.ends_with("again"))));
+        }
+        seen.try_into().unwrap()
+    }
+}
+
+/// One reply; none if the connection ends before it does.
+async fn reply(stream: &mut TcpStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&bytes);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let head = head.to_ascii_lowercase();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if length.is_none_or(|length| body.len() >= length.parse().unwrap()) {
+                return Some(text.into_owned());
+            }
+        }
+        let read = tokio::time::timeout(AT_MOST, stream.read_buf(&mut bytes)).await;
+        if !matches!(read.expect("an answer or an end"), Ok(1..)) {
+            return None;
+        }
+    }
+}
+
+/// A reply without what differs between any two, its headers in order.
+fn comparable(reply: &str) -> String {
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+    let mut lines: Vec<&str> = head.lines().collect();
+    // What is no request at all is refused before it has a name.
+    let named = lines[0].contains(" 200 ");
+    for always in ["date: ", "x-request-id: req_", "x-content-type-options: nosniff"] {
+        let there = lines.iter().any(|line| line.starts_with(always));
+        assert!(there || !named, "{always}: {reply}");
+    }
+    lines.retain(|line| !line.starts_with("date: ") && !line.starts_with("x-request-id: "));
+    lines[1..].sort_unstable();
+    format!("{}\n\n{body}", lines.join("\n"))
+}
+
+#[tokio::test]
+async fn both_ways_answer_the_same() {
+    let echo = Echo::start().await;
+    let plain = echo.request("", "hello");
+    let instead = |from: &str, to: &str| plain.replacen(from, to, 1);
+    let bodies = ["", "fail", "busy", "panic", "unasked", "beside", &"x".repeat(30_000)];
+    let mut requests: Vec<String> = bodies.iter().map(|body| echo.request("", body)).collect();
+    requests.extend([
+        plain.clone(),
+        instead("localhost", "evil.example"),
+        instead("Host: localhost\r\n", ""),
+        instead("Host: localhost\r\n", "Host: localhost\r\nHost: localhost\r\n"),
+        instead("Bearer ", "Bearer x"),
+        instead("Bearer ", "bearer "),
+        instead("Authorization", "X-Authorization"),
+        instead("/v2/echo/a", "/v2/echo/a%2Fb"),
+        instead("/v2/echo/a", "/v2/echo//a"),
+        instead("/v2/echo/a", "/v2/echo/../a"),
+        instead("/v2/echo/a/say", "/v2/echo/a/other"),
+        instead("/v2/echo/a/say", "/v2/echo/a/say?x=1"),
+        instead("/v2/echo", "/t/default/default/v2/echo"),
+        instead("/v2/echo", "/t/UPPER/default/v2/echo"),
+        instead("/v2/echo", "http://localhost/v2/echo"),
+        instead("HTTP/1.1", "HTTP/1.0"),
+        instead("HTTP/1.1", "HTTP/3.0"),
+        instead("POST", "PUT"),
+        instead("POST", "post"),
+        instead("Host:", "Host :"),
+        instead("Content-Length: 5", "Content-Length: +5"),
+        instead("Content-Length: 5", "Content-Length: 5, 5"),
+        instead("Content-Length: 5", "Content-Length: 5\r\nContent-Length: 6"),
+        instead("Content-Length: 5", "Content-Length: 99999999999999999999"),
+        echo.request("Connection: close\r\n", "hello"),
+        echo.request("Connection: keep-alive\r\n", "hello"),
+        echo.request("Origin: http://evil.example\r\n", "hello"),
+        echo.request("Cookie: __Host-falaj-session=x\r\n", "hello"),
+        echo.request("x-deadline-ms: 1000\r\n", "hello"),
+        echo.request("x-deadline-ms: never\r\n", "hello"),
+        echo.request("x-deadline-ms: 20\r\n", "wait"),
+        echo.request("Idempotency-Key: k\r\n", "hello"),
+        echo.request("Content-Encoding: gzip\r\n", "hello"),
+        echo.request("Content-Type: application/grpc\r\n", "hello"),
+        echo.request(
+            "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n",
+            "x",
+        ),
+        echo.request("x: \u{e9}\r\n", "hello"),
+        echo.request("x: a\0b\r\n", "hello"),
+        echo.request(" folded: x\r\n", "hello"),
+        echo.request("no colon\r\n", "hello"),
+        echo.request(&"many: x\r\n".repeat(20), "hello"),
+        echo.request(&format!("long: {}\r\n", "x".repeat(17_000)), "hello"),
+        echo.request("Transfer-Encoding: chunked\r\n", "0\r\n\r\n"),
+        "\r\n".to_owned() + &plain,
+    ]);
+    for request in requests {
+        let [short, ordinary] = echo.both(request.as_bytes()).await;
+        let shown: String = request.chars().take(300).collect();
+        assert_eq!(short, ordinary, "{shown:?}");
+    }
+    echo.platform.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_may_come_in_pieces_and_several_at_once() {
+    let echo = Echo::start().await;
+    let request = echo.request("", "hello");
+    for place in [1, 5, 6, 40, request.len() - 6, request.len() - 5, request.len() - 1] {
+        let mut stream = echo.connect().await;
+        let (first, rest) = request.split_at(place);
+        stream.write_all(first.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(if place % 2 == 0 { 5 } else { 120 })).await;
+        stream.write_all(rest.as_bytes()).await.unwrap();
+        assert!(reply(&mut stream).await.unwrap().ends_with("hello"), "at {place}");
+    }
+    // Different heads and lengths behind each other, and one for the ordinary way at the end.
+    let other = echo.request("", "fail");
+    let all = [
+        echo.request("", "one"),
+        echo.request("", "twenty-two"),
+        other,
+        echo.request("x-more: 1\r\n", "three"),
+        echo.request("Connection: close\r\n", "the last"),
+    ];
+    let mut stream = echo.connect().await;
+    stream.write_all(all.concat().as_bytes()).await.unwrap();
+    let answers = String::from_utf8(until_closed(&mut stream).await).unwrap();
+    let statuses: Vec<&str> =
+        answers.match_indices("HTTP/1.1 ").map(|(at, _)| &answers[at + 9..at + 12]).collect();
+    assert_eq!(statuses, ["200", "200", "400", "200", "200"], "{answers}");
+    assert!(answers.contains("twenty-two") && answers.ends_with("the last"), "{answers}");
+    echo.platform.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_leaves_or_is_silent_is_let_go() {
+    let echo = Echo::start().await;
+    let under_way = |count: usize| {
+        let held = echo.held.clone();
+        let there = async move {
+            while held.under_way.load(Ordering::SeqCst) != count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(AT_MOST, there)
+    };
+    let mut leaving = echo.connect().await;
+    leaving.write_all(echo.request("", "wait").as_bytes()).await.unwrap();
+    under_way(1).await.expect("it waits");
+    drop(leaving);
+    under_way(0).await.expect("the work of one who left is dropped");
+
+    // Waiting for an answer is not silence; having got it, and then nothing, is.
+    let mut patient = echo.connect().await;
+    patient.write_all(echo.request("", "wait").as_bytes()).await.unwrap();
+    under_way(1).await.expect("it waits");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    echo.held.go.notify_one();
+    let answer = String::from_utf8(until_closed(&mut patient).await).unwrap();
+    assert!(answer.ends_with("waited"), "{answer}");
+    // So is the beginning of a body, and nothing more: it is the ordinary way's to say so.
+    let mut begun = echo.connect().await;
+    let request = echo.request("", "hello");
+    begun.write_all(&request.as_bytes()[..request.len() - 3]).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    begun.write_all(b"llo").await.unwrap();
+    assert!(reply(&mut begun).await.unwrap().ends_with("hello"));
+    echo.platform.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_stops_answers_whom_it_has_begun_to_answer() {
+    let echo = Echo::start().await;
+    let idle = echo.connect().await;
+    let mut asking = echo.connect().await;
+    asking.write_all(echo.request("", "wait").as_bytes()).await.unwrap();
+    while echo.held.under_way.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let stopping = tokio::spawn(echo.platform.stop());
+    let mut idle = idle;
+    assert!(until_closed(&mut idle).await.is_empty());
+    echo.held.go.notify_one();
+    let answer = String::from_utf8(until_closed(&mut asking).await).unwrap();
+    assert!(answer.ends_with("waited") && answer.contains("connection: close"), "{answer}");
+    tokio::time::timeout(AT_MOST, stopping).await.unwrap().unwrap();
+}
