@@ -16,7 +16,7 @@ use super::api::{Api, Fault};
 use super::logs::{self, Copied, Source};
 use super::names;
 use super::objects::Kept;
-use super::state::Table;
+use super::state::{self, Table};
 use crate::AttemptId;
 
 /// How often output is copied: soon again where some came, and more and more rarely where none does.
@@ -57,6 +57,15 @@ struct Copy {
 }
 
 impl Copy {
+    /// How it is with its container now. What a pod writes before it is removed is to be had only until then.
+    fn is(&mut self, ended: bool, removed: bool) {
+        self.source.ended = ended;
+        self.source.removed = removed;
+        if removed && !self.failed {
+            self.pause = self.pause.min(READ);
+        }
+    }
+
     /// Whether it is too early to try again what did not work.
     fn rests(&self) -> bool {
         self.failed && self.last.is_some_and(|last| last.elapsed() < self.pause)
@@ -129,17 +138,20 @@ impl Copies {
         for (number, rank) in table.ranks.iter().enumerate().filter(|(_, rank)| rank.has_output()) {
             let (node, own) = (number / kept.per_node.max(1), number % kept.per_node.max(1));
             let pod = table.pods.get(node).copied().flatten();
+            let removed = pod.is_some_and(state::takes_its_output_along);
             let Some(pod) = pod.and_then(|pod| pod.metadata.name.clone()) else { continue };
             let Ok(number) = u32::try_from(number) else { continue };
+            let ended = rank.is_over();
             match copies.iter_mut().find(|copy| copy.source.rank == number) {
-                Some(copy) => copy.source.ended = rank.is_over(),
+                Some(copy) => copy.is(ended, removed),
                 None => copies.push(Copy {
                     source: Source {
                         folder: folder.to_owned(),
                         rank: number,
                         pod,
                         container: names::container(own),
-                        ended: rank.is_over(),
+                        ended,
+                        removed,
                         keep,
                     },
                     last: None,
@@ -271,6 +283,7 @@ mod tests {
             pod: format!("pod-{rank}"),
             container: "rank-0".to_owned(),
             ended: false,
+            removed: false,
             keep: 1,
         };
         let of = |rank| Copy {
@@ -311,6 +324,23 @@ mod tests {
             copies.give_back(&attempt, &[1], &[]);
         }
         assert_eq!(pause(&copies), LATEST_FAILED);
+    }
+
+    #[test]
+    fn of_a_pod_that_is_being_removed_output_is_due_at_every_look() {
+        let attempt = AttemptId::new("job-1").unwrap();
+        let copies = copies(&attempt);
+        for _ in 0..10 {
+            copies.give_back(&attempt, &[0, 1], &[(0, Ok(Copied::All), false)]);
+        }
+        let pauses = |copies: &Copies| {
+            let known = copies.known();
+            [known[&attempt][0].pause, known[&attempt][1].pause]
+        };
+        assert_eq!(pauses(&copies), [LATEST, LATEST_FAILED]);
+        copies.known().get_mut(&attempt).unwrap().iter_mut().for_each(|copy| copy.is(false, true));
+        // What could not be had still rests.
+        assert_eq!(pauses(&copies), [READ, LATEST_FAILED]);
     }
 
     #[test]

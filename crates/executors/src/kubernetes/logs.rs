@@ -29,6 +29,8 @@ const APART: i64 = 2_000_000_000;
 const SECOND: i64 = 1_000_000_000;
 /// The most of an answer that is repeated.
 const SHOWN: usize = 200;
+/// What a node says that does not have a container any more, or cannot ask for it now.
+const NO_CONTAINER: &str = "unable to retrieve container logs";
 
 /// How far a copy has come. Kept in a file: the names are kept.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -189,6 +191,8 @@ pub(super) struct Source {
     pub(super) container: String,
     /// Whether it has ended, and all of it must be there.
     pub(super) ended: bool,
+    /// Whether its pod is being removed: as soon as it has ended, its node removes what it wrote.
+    pub(super) removed: bool,
     /// The most that is kept.
     pub(super) keep: u64,
 }
@@ -257,11 +261,16 @@ async fn take(
         };
         let length = bytes.len();
         let is_log = reader.feed(bytes, &mut new);
+        let mut is_gone = false;
         if !is_log {
             // Words of the node's own: the log is being turned over, or is gone.
-            outcome = Err(io::Error::other(said(bytes)));
+            let text = said(bytes);
+            is_gone = source.ended && source.removed && text.starts_with(NO_CONTAINER);
+            if !is_gone {
+                outcome = Err(io::Error::other(text));
+            }
         }
-        if std::mem::take(&mut reader.gap) {
+        if std::mem::take(&mut reader.gap) || is_gone {
             let text =
                 b"\nfalaj: some output may be missing here: the node did not have its last lines any more\n";
             file.write_all(text)?;
@@ -378,16 +387,22 @@ mod tests {
 
     fn source(folder: &Path, ended: bool) -> Source {
         let (pod, container) = ("pod".to_owned(), "rank-0".to_owned());
-        Source { folder: folder.to_owned(), rank: 0, pod, container, ended, keep: 1 << 20 }
+        let (folder, keep) = (folder.to_owned(), 1 << 20);
+        Source { folder, rank: 0, pod, container, ended, removed: false, keep }
     }
 
     /// What a log is copied as, and whether it is then whole.
     fn taken(folder: &Path, log: impl AsyncBufRead) -> (io::Result<Copied>, String, bool) {
+        taken_from(&source(folder, true), log)
+    }
+
+    fn taken_from(source: &Source, log: impl AsyncBufRead) -> (io::Result<Copied>, String, bool) {
+        let folder = &source.folder;
         let at = Position::read(folder, 0).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let outcome = runtime.block_on(async {
             let until = Instant::now() + std::time::Duration::from_millis(200);
-            take(log, &source(folder, true), at, until).await
+            take(log, source, at, until).await
         });
         let copy = std::fs::read_to_string(folder.join("rank-0.log")).unwrap();
         (outcome, copy, Position::read(folder, 0).unwrap().done)
@@ -405,6 +420,26 @@ mod tests {
         let log = [line(1, 0, "one\n"), line(2, 0, "two\n")].concat();
         let (outcome, copy, done) = taken(folder.path(), log.as_bytes());
         assert_eq!((outcome.unwrap(), copy.as_str(), done), (Copied::All, "one\ntwo\n", true));
+    }
+
+    #[test]
+    fn what_went_with_its_pod_is_not_waited_for() {
+        let gone = format!("{NO_CONTAINER} for containerd://1234");
+        let of = |ended, removed| {
+            let folder = tempfile::tempdir().unwrap();
+            let one = Source { removed, ..source(folder.path(), false) };
+            taken_from(&one, line(1, 0, "one\n").as_bytes()).0.unwrap();
+            taken_from(&Source { ended, ..one }, gone.as_bytes())
+        };
+        // Its node may be able to tell later.
+        for (ended, removed) in [(false, false), (true, false), (false, true)] {
+            let (outcome, copy, done) = of(ended, removed);
+            assert!(outcome.unwrap_err().to_string().contains("1234"));
+            assert_eq!((copy.as_str(), done), ("one\n", false));
+        }
+        let (outcome, copy, done) = of(true, true);
+        assert_eq!((outcome.unwrap(), done), (Copied::All, true));
+        assert!(copy.starts_with("one\n\nfalaj: some output may be missing here"), "{copy}");
     }
 
     #[test]

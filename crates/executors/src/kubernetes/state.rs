@@ -194,7 +194,8 @@ fn rank(state: &ContainerState) -> Rank {
         let unable = matches!(reason, "StartError" | "ContainerCannotRun");
         let how = match ended.exit_code {
             _ if unable || said.trim() == NOT_STARTED => RankEnd::NotStarted,
-            _ if reason == "OOMKilled" => RankEnd::OutOfMemory,
+            // Runtimes say so also of one that got over the loss of a child and ended well.
+            code if reason == "OOMKilled" && code != 0 => RankEnd::OutOfMemory,
             _ if ended.signal.is_some_and(|signal| signal > 0) => {
                 RankEnd::Signal(ended.signal.unwrap_or_default())
             }
@@ -240,6 +241,12 @@ fn is_late(pod: &Pod) -> bool {
 /// Whether its node was told to end it, by us or by its own deadline, or somebody removes it.
 fn is_told(pod: &Pod) -> bool {
     is_late(pod) || pod.metadata.deletion_timestamp.is_some()
+}
+
+/// Whether its node removes what it wrote as soon as it has ended.
+pub(super) fn takes_its_output_along(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
+        || status(pod).and_then(|it| it.reason.as_deref()) == Some("Evicted")
 }
 
 /// Why the cluster took it away, if it did.

@@ -111,6 +111,9 @@ fn a_container_ends_as_its_node_says() {
     assert_eq!(ended(&one, &[pod(0, "Failed", &[over(7)])], None), failed(RankEnd::Exit(7)));
     assert_eq!(of(|_| ()), failed(RankEnd::Signal(9)));
     assert_eq!(of(|it| it["reason"] = json!("OOMKilled")), failed(RankEnd::OutOfMemory));
+    let mut got_over_it = over(0);
+    got_over_it["terminated"]["reason"] = json!("OOMKilled");
+    assert_eq!(ended(&one, &[pod(0, "Succeeded", &[got_over_it])], None), End::Succeeded);
     assert_eq!(of(|it| it["signal"] = json!(11)), failed(RankEnd::Signal(11)));
     assert_eq!(of(|it| it["message"] = json!("not-started\n")), failed(RankEnd::NotStarted));
     assert_eq!(of(|it| it["reason"] = json!("StartError")), failed(RankEnd::NotStarted));

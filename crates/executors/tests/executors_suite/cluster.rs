@@ -62,12 +62,7 @@ impl Cluster {
     pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            let found = Kubeconfig::read_from(&self.kubeconfig).unwrap();
-            let options = KubeConfigOptions::default();
-            let mut config = Config::from_custom_kubeconfig(found, &options).await.unwrap();
-            config.proxy_url = None;
-            let namespace = config.default_namespace.clone();
-            let client = Client::try_from(config).unwrap();
+            let (client, namespace) = client(&self.kubeconfig).await;
             let uri = path.replace("NAMESPACE", &format!("namespaces/{namespace}"));
             let kind =
                 if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
@@ -83,14 +78,28 @@ impl Cluster {
     }
 
     pub(crate) fn settings(&self) -> KubernetesSettings {
-        let image = std::env::var("FALAJ_TEST_IMAGE").unwrap_or_else(|_| IMAGE.to_owned());
-        KubernetesSettings {
-            kubeconfig: Some(self.kubeconfig.clone()),
-            owner: self.owner.clone(),
-            image: Some(image),
-            ..KubernetesSettings::default()
-        }
+        settings(self.kubeconfig.clone(), self.owner.clone())
     }
+}
+
+pub(crate) fn settings(kubeconfig: PathBuf, owner: String) -> KubernetesSettings {
+    let image = std::env::var("FALAJ_TEST_IMAGE").unwrap_or_else(|_| IMAGE.to_owned());
+    KubernetesSettings {
+        kubeconfig: Some(kubeconfig),
+        owner,
+        image: Some(image),
+        ..KubernetesSettings::default()
+    }
+}
+
+/// A client of the cluster of a kubeconfig, and the namespace of its context.
+pub(crate) async fn client(kubeconfig: &Path) -> (Client, String) {
+    let found = Kubeconfig::read_from(kubeconfig).unwrap();
+    let options = KubeConfigOptions::default();
+    let mut config = Config::from_custom_kubeconfig(found, &options).await.unwrap();
+    config.proxy_url = None;
+    let namespace = config.default_namespace.clone();
+    (Client::try_from(config).unwrap(), namespace)
 }
 
 fn text(url: &str) -> String {

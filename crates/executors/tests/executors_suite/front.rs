@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex};
 use futures::{SinkExt, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::AttachParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,6 +17,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
+use crate::cluster::client;
 use crate::tape::{Answer, Player, Recorder, asks};
 
 pub(crate) struct Front {
@@ -99,14 +99,8 @@ impl Front {
     }
 
     pub(crate) fn recording(kubeconfig: &Path, mut recorder: Recorder) -> Self {
-        let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
         Self::new(|runtime| {
-            let options = KubeConfigOptions::default();
-            let config = runtime.block_on(Config::from_custom_kubeconfig(kubeconfig, &options));
-            let mut config = config.unwrap();
-            config.proxy_url = None;
-            let _inside = runtime.enter();
-            let client = Client::try_from(config).unwrap();
+            let (client, _) = runtime.block_on(client(kubeconfig));
             let version = runtime.block_on(client.apiserver_version()).unwrap();
             recorder.version(version.git_version);
             Behind::Cluster(client, Mutex::new(recorder))

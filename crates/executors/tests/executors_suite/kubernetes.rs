@@ -1,15 +1,17 @@
 //! What is Kubernetes' own: pods of several ranks, queues, what others do to pods, and what is left behind.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use falaj_executors::{
     End, Executor, ExecutorError, KubernetesExecutor, KubernetesSettings, Launch, Notice, Phase,
-    RankEnd,
+    RankEnd, Toleration,
 };
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, client, settings};
 use crate::engine::{Engine, Kind, ended, find, output, ranks, refused, run, says, script, until};
+use crate::tape::strip;
 
 const JOBS: &str = "/apis/batch/v1/NAMESPACE/jobs";
 
@@ -33,13 +35,32 @@ fn named(executor: &dyn Executor, launch: &Launch) -> String {
     hosts[0].split_once('.').unwrap().1.to_owned()
 }
 
-/// The pods of an attempt.
-fn pods(engine: &Engine, job: &str) -> Vec<String> {
+/// A field of each pod of an attempt.
+fn of_pods(engine: &Engine, job: &str, field: &str) -> Vec<String> {
     let path = format!("/api/v1/NAMESPACE/pods?labelSelector=falaj.dev/attempt={job}");
     let (status, found) = cluster(engine).ask("GET", &path, &Value::Null);
     assert_eq!(status, 200);
-    let names = found["items"].as_array().unwrap().iter();
-    names.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    let pods = found["items"].as_array().unwrap().iter();
+    pods.map(|pod| pod.pointer(field).unwrap().as_str().unwrap().to_owned()).collect()
+}
+
+/// The pods of an attempt.
+fn pods(engine: &Engine, job: &str) -> Vec<String> {
+    of_pods(engine, job, "/metadata/name")
+}
+
+/// Until it is said why an attempt does not run.
+fn waits_for(executor: &dyn Executor, launch: &Launch, what: &str) {
+    until("no reason was given", || {
+        let phase = find(executor, &launch.attempt).unwrap().phase;
+        matches!(phase, Phase::Pending(Some(reason)) if reason.contains(what))
+    });
+}
+
+/// Ends an attempt that waits or runs.
+fn stopped(executor: &dyn Executor, launch: &Launch) {
+    executor.tell(&launch.attempt, Notice::Stop).unwrap();
+    assert_eq!(ended(executor, &launch.attempt).0, End::Stopped);
 }
 
 #[test]
@@ -72,12 +93,8 @@ fn what_waits_says_why_and_can_be_stopped() {
     let mut large = script("large", "true");
     large.limits.cpu_millis = 4_000_000;
     executor.launch(&large).unwrap();
-    until("no reason was given", || {
-        let phase = find(&*executor, &large.attempt).unwrap().phase;
-        matches!(phase, Phase::Pending(Some(reason)) if reason.contains("nsufficient cpu"))
-    });
-    executor.tell(&large.attempt, Notice::Stop).unwrap();
-    assert_eq!(ended(&*executor, &large.attempt).0, End::Stopped);
+    waits_for(&*executor, &large, "nsufficient cpu");
+    stopped(&*executor, &large);
     assert_eq!(pods(&engine, &named(&*executor, &large)), Vec::<String>::new());
 }
 
@@ -93,7 +110,10 @@ fn a_pod_that_others_remove_is_lost_with_its_gang() {
     let path = format!("/api/v1/NAMESPACE/pods/{}", pods[0]);
     assert_eq!(cluster(&engine).ask("DELETE", &path, &json!({"gracePeriodSeconds": 1})).0, 200);
     assert_eq!(ended(&*executor, &gang.attempt).0, End::Lost);
-    (0..2).for_each(|rank| assert_eq!(output(&*executor, &gang.attempt, rank), "ready\n"));
+    // Its node has removed what the first wrote, but for what was copied.
+    let said = |rank| output(&*executor, &gang.attempt, rank);
+    assert!(said(0).starts_with("ready\n"), "{}", said(0));
+    assert_eq!(said(1), "ready\n");
 }
 
 #[test]
@@ -119,37 +139,291 @@ fn a_pod_that_is_evicted_was_taken_for_others() {
 fn a_job_that_others_remove_is_lost() {
     let engine = engine();
     let executor = engine.executor();
-    let launch = script("gone", "echo ready; sleep 600");
-    executor.launch(&launch).unwrap();
-    says(&*executor, &launch.attempt, 0, "ready");
-    let path = format!("{JOBS}/{}?propagationPolicy=Background", named(&*executor, &launch));
-    assert_eq!(cluster(&engine).ask("DELETE", &path, &Value::Null).0, 200);
-    assert_eq!(ended(&*executor, &launch.attempt).0, End::Lost);
-    executor.launch(&launch).unwrap();
-    assert_eq!(ended(&*executor, &launch.attempt).0, End::Lost);
+    // With its pods, and without: those are ended by us.
+    for policy in ["Background", "Orphan"] {
+        let launch = script("gone", "echo ready; sleep 600");
+        executor.launch(&launch).unwrap();
+        says(&*executor, &launch.attempt, 0, "ready");
+        let job = named(&*executor, &launch);
+        let body = json!({"propagationPolicy": policy});
+        assert_eq!(cluster(&engine).ask("DELETE", &format!("{JOBS}/{job}"), &body).0, 200);
+        assert_eq!(ended(&*executor, &launch.attempt).0, End::Lost);
+        executor.launch(&launch).unwrap();
+        assert_eq!(ended(&*executor, &launch.attempt).0, End::Lost);
+        executor.forget(&launch.attempt).unwrap();
+        until("pods are left", || pods(&engine, &job).is_empty());
+    }
+}
+
+/// A pool with a queue of Kueue's, which lets one CPU be used.
+fn queued(engine: &Engine, priority: &str) -> KubernetesExecutor {
+    with(engine, |settings| {
+        settings.queue = Some("falaj-test".to_owned());
+        settings.priority_class = Some(priority.to_owned());
+    })
+}
+
+/// One that takes all of that queue.
+fn of_a_cpu(name: &str, text: &str) -> Launch {
+    let mut launch = script(name, text);
+    launch.limits.cpu_millis = 1000;
+    launch
 }
 
 #[test]
-fn a_queue_lets_it_start() {
-    let engine = engine();
-    let executor = with(&engine, |settings| settings.queue = Some("team".to_owned()));
-    let [held, let_go] = [script("held", "true"), script("let-go", "echo went")];
-    for launch in [&held, &let_go] {
-        executor.launch(launch).unwrap();
-        let phase = find(&executor, &launch.attempt).unwrap().phase;
-        assert!(matches!(&phase, Phase::Pending(Some(why)) if why.contains("queue")), "{phase:?}");
+fn kueue_lets_them_start_one_after_the_other() {
+    if !has("FALAJ_TEST_KUEUE") {
+        return;
     }
-    let job = |launch| format!("{JOBS}/{}", named(&executor, launch));
-    let (_, made) = cluster(&engine).ask("GET", &job(&held), &Value::Null);
-    assert_eq!(made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "team");
-    executor.tell(&held.attempt, Notice::Stop).unwrap();
-    assert_eq!(ended(&executor, &held.attempt).0, End::Stopped);
-    // As Kueue does.
-    let (status, _) =
-        cluster(&engine).ask("PATCH", &job(&let_go), &json!({"spec": {"suspend": false}}));
-    assert_eq!(status, 200);
-    assert_eq!(ended(&executor, &let_go.attempt).0, End::Succeeded);
-    assert_eq!(output(&executor, &let_go.attempt, 0), "went\n");
+    let engine = engine();
+    let executor = queued(&engine, "falaj-test-low");
+    let first = of_a_cpu("first", "echo ready; sleep 600");
+    executor.launch(&first).unwrap();
+    says(&executor, &first.attempt, 0, "ready");
+    let (held, next) = (of_a_cpu("held", "true"), of_a_cpu("next", "echo went"));
+    for launch in [&held, &next] {
+        executor.launch(launch).unwrap();
+        waits_for(&executor, launch, "queue");
+    }
+    stopped(&executor, &held);
+    stopped(&executor, &first);
+    assert_eq!(ended(&executor, &next.attempt).0, End::Succeeded);
+    assert_eq!(output(&executor, &next.attempt, 0), "went\n");
+}
+
+#[test]
+fn kueue_takes_its_place_back() {
+    if !has("FALAJ_TEST_KUEUE") {
+        return;
+    }
+    let engine = engine();
+    let (low, high) = (queued(&engine, "falaj-test-low"), queued(&engine, "falaj-test-high"));
+    let displaced = of_a_cpu("displaced", "echo ready; sleep 600");
+    low.launch(&displaced).unwrap();
+    says(&low, &displaced.attempt, 0, "ready");
+    let displacing = of_a_cpu("displacing", "echo went");
+    high.launch(&displacing).unwrap();
+    assert_eq!(ended(&low, &displaced.attempt).0, End::Preempted);
+    assert_eq!(ended(&high, &displacing.attempt).0, End::Succeeded);
+    // It is not started again by anybody but us, and as another.
+    let job = format!("{JOBS}/{}", named(&low, &displaced));
+    until("its job is there", || cluster(&engine).ask("GET", &job, &Value::Null).0 == 404);
+}
+
+#[test]
+fn pods_run_on_the_nodes_that_were_decided_on() {
+    let engine = engine();
+    let executor = with(&engine, |settings| settings.pin = true);
+    let scout = script("scout", "true");
+    assert_eq!(run(&*engine.executor(), &scout), End::Succeeded);
+    let node = of_pods(&engine, &named(&executor, &scout), "/spec/nodeName").remove(0);
+    let mut there = script("there", "sleep 1");
+    there.ranks[0].node.clone_from(&node);
+    assert_eq!(run(&executor, &there), End::Succeeded);
+    assert_eq!(of_pods(&engine, &named(&executor, &there), "/spec/nodeName"), [node]);
+    let mut nowhere = script("nowhere", "true");
+    "no-such-node".clone_into(&mut nowhere.ranks[0].node);
+    executor.launch(&nowhere).unwrap();
+    waits_for(&executor, &nowhere, "affinity");
+    stopped(&executor, &nowhere);
+}
+
+#[test]
+fn nodes_of_a_gang_reach_each_other_by_name() {
+    let engine = engine();
+    let executor = engine.executor();
+    let listen = "$s = IO::Socket::INET->new(Listen => 1, LocalPort => 29500) or die $!; \
+                  $c = $s->accept; print scalar <$c>";
+    let text = format!(
+        "if [ $RANK = 0 ]; then exec perl -MIO::Socket::INET -e '{listen}'; fi; \
+         until exec 3<>/dev/tcp/$FIRST/29500; do sleep 0.2; done 2>/dev/null; echo hello >&3"
+    );
+    let mut gang = script("named", &text);
+    gang.ranks = ranks(2);
+    let first = executor.hosts(&gang.attempt, 2).unwrap().remove(0);
+    gang.env.insert("FIRST".to_owned(), first);
+    assert_eq!(run(&*executor, &gang), End::Succeeded);
+    assert_eq!(output(&*executor, &gang.attempt, 0), "hello\n");
+}
+
+#[test]
+fn what_takes_too_much_memory_is_told() {
+    let engine = engine();
+    let executor = engine.executor();
+    let of = |name: &str, text: &str| {
+        let mut launch = script(name, text);
+        launch.limits.memory_mib = 64;
+        (run(&*executor, &launch), output(&*executor, &launch.attempt, 0))
+    };
+    let killed = End::Failed { rank: 0, how: RankEnd::OutOfMemory };
+    assert_eq!(of("over", "exec tail /dev/zero").0, killed);
+    // A rank that answers for a child of it is such a rank too.
+    assert_eq!(of("child", "tail /dev/zero; exit 4").0, killed);
+    // One that gets over it is not. With version 2 of control groups, nodes end all of a rank, and none does.
+    let (end, said) = of("over-it", "tail /dev/zero; echo went on");
+    assert_eq!(end, if said.contains("went on") { End::Succeeded } else { killed }, "{said}");
+}
+
+/// Whether the cluster has something that a test needs, or had it when that was recorded.
+fn has(variable: &str) -> bool {
+    let is_so = std::env::var_os("KUBECONFIG").is_none() || std::env::var_os(variable).is_some();
+    if !is_so {
+        println!(
+            "skipped: {variable} is not set; tests/kubernetes/README.md says what it stands for"
+        );
+    }
+    is_so
+}
+
+/// A pool of the node with GPUs.
+fn on_gpus(engine: &Engine, change: impl FnOnce(&mut KubernetesSettings)) -> KubernetesExecutor {
+    with(engine, |settings| {
+        settings.node_selector.insert("falaj.dev/test".to_owned(), "gpus".to_owned());
+        settings.slices.insert("1g".to_owned(), "nvidia.com/mig-1g.10gb".to_owned());
+        settings.priority_class = Some("falaj-test-low".to_owned());
+        settings.tolerations = vec![Toleration {
+            key: Some("falaj.dev/test".to_owned()),
+            value: Some("gpus".to_owned()),
+            effect: Some("NoSchedule".to_owned()),
+        }];
+        change(settings);
+    })
+}
+
+#[test]
+fn gpus_and_slices_are_those_of_the_nodes_that_have_them() {
+    if !has("FALAJ_TEST_GPU_NODE") {
+        return;
+    }
+    let engine = engine();
+    let executor = on_gpus(&engine, |_| ());
+    // All four that the node has, for two ranks there.
+    let mut all = script("all", "echo ready; sleep 600");
+    all.ranks = ranks(2);
+    for (rank, place) in all.ranks.iter_mut().enumerate() {
+        "wish".clone_into(&mut place.node);
+        place.gpus = if rank == 0 { vec![0, 1] } else { vec![2, 3] };
+    }
+    executor.launch(&all).unwrap();
+    (0..2).for_each(|rank| says(&executor, &all.attempt, rank, "ready"));
+    let mut more = script("more", "true");
+    more.ranks[0].gpus = vec![0];
+    executor.launch(&more).unwrap();
+    waits_for(&executor, &more, "nsufficient nvidia.com/gpu");
+    stopped(&executor, &all);
+    assert_eq!(ended(&executor, &more.attempt).0, End::Succeeded);
+
+    // The slice that the node has.
+    let [slice, second] = ["slice", "second"].map(|name| {
+        let mut launch = script(name, "echo ready; sleep 600");
+        launch.slice = Some("1g".to_owned());
+        launch
+    });
+    executor.launch(&slice).unwrap();
+    says(&executor, &slice.attempt, 0, "ready");
+    executor.launch(&second).unwrap();
+    waits_for(&executor, &second, "nsufficient nvidia.com/mig-1g.10gb");
+    stopped(&executor, &second);
+    stopped(&executor, &slice);
+}
+
+#[test]
+fn a_taint_keeps_out_those_who_do_not_bear_it() {
+    if !has("FALAJ_TEST_GPU_NODE") {
+        return;
+    }
+    let engine = engine();
+    let wary = on_gpus(&engine, |settings| settings.tolerations.clear());
+    let launch = script("wary", "true");
+    wary.launch(&launch).unwrap();
+    waits_for(&wary, &launch, "untolerated taint");
+    stopped(&wary, &launch);
+}
+
+#[test]
+fn what_matters_more_takes_the_place_of_others() {
+    if !has("FALAJ_TEST_GPU_NODE") {
+        return;
+    }
+    let engine = engine();
+    let (low, high) = (
+        on_gpus(&engine, |_| ()),
+        on_gpus(&engine, |settings| settings.priority_class = Some("falaj-test-high".to_owned())),
+    );
+    let of = |name: &str, text: &str| {
+        let mut launch = script(name, text);
+        launch.ranks[0].gpus = vec![0, 1, 2, 3];
+        launch
+    };
+    let (first, second) = (of("lesser", "echo ready; sleep 600"), of("greater", "echo went"));
+    low.launch(&first).unwrap();
+    says(&low, &first.attempt, 0, "ready");
+    high.launch(&second).unwrap();
+    assert_eq!(ended(&low, &first.attempt).0, End::Preempted);
+    assert_eq!(ended(&high, &second.attempt).0, End::Succeeded);
+}
+
+#[test]
+fn what_is_not_placed_in_time_is_given_up() {
+    if !is_live("how long it waited is not the same each time") {
+        return;
+    }
+    let engine = engine();
+    let executor = with(&engine, |settings| settings.start_within = Some(Duration::from_secs(3)));
+    let mut large = script("unplaced", "true");
+    large.limits.cpu_millis = 4_000_000;
+    assert_eq!(run(&executor, &large), End::Lost);
+    let said = output(&executor, &large.attempt, 0);
+    assert!(said.contains("within 3 s") && said.contains("nsufficient cpu"), "{said}");
+}
+
+/// What is told of an attempt from its beginning to its end. Other tests have a cluster that tells the same.
+#[test]
+fn a_cluster_tells_of_what_comes_changes_and_goes() {
+    let Some(kubeconfig) = std::env::var_os("KUBECONFIG").map(PathBuf::from) else {
+        println!("skipped: KUBECONFIG is not set");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (client, namespace) = runtime.block_on(client(&kubeconfig));
+    let launch = script("watched", "true");
+    let owner = launch.attempt.to_string();
+    let executor =
+        KubernetesExecutor::new(folder.path(), settings(kubeconfig, owner.clone())).unwrap();
+    let kinds = ["/apis/batch/v1/namespaces/NAMESPACE/jobs", "/api/v1/namespaces/NAMESPACE/pods"];
+    let ask = |path: &str, more: &str| {
+        let path = path.replace("NAMESPACE", &namespace);
+        let path = format!("{path}?labelSelector=falaj.dev/owner={owner}{more}");
+        let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        let accept = if more.is_empty() { "application/json" } else { accept };
+        let asked = http::Request::get(path).header("accept", accept).body(Vec::new()).unwrap();
+        runtime.block_on(client.request_text(asked)).unwrap()
+    };
+    let begun = kinds.map(|kind| {
+        let list: Value = serde_json::from_str(&ask(kind, "")).unwrap();
+        list["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
+    });
+    assert_eq!(run(&executor, &launch), End::Succeeded);
+    executor.forget(&launch.attempt).unwrap();
+    let mut told = String::new();
+    for (kind, since) in kinds.iter().zip(begun) {
+        let watched = ask(kind, &format!("&watch=true&timeoutSeconds=5&resourceVersion={since}"));
+        for word in ["ADDED", "MODIFIED", "DELETED"] {
+            assert!(watched.contains(&format!("{{\"type\":\"{word}\"")), "{watched}");
+        }
+        for line in watched.lines() {
+            let mut event: Value = serde_json::from_str(line).unwrap();
+            strip(&mut event);
+            told.push_str(&event.to_string());
+            told.push('\n');
+        }
+    }
+    if std::env::var_os("FALAJ_TEST_RECORD").is_some() {
+        let path =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/kubernetes/recorded/watched.jsonl");
+        std::fs::write(path, told).unwrap();
+    }
 }
 
 #[test]
@@ -327,11 +601,19 @@ fn a_cluster_that_does_not_answer_is_away() {
     assert!(matches!(answer, Err(ExecutorError::Refused(_))), "{answer:?}");
 }
 
+/// Whether there is a cluster; why it would not do to record one.
+fn is_live(why: &str) -> bool {
+    let is_so =
+        std::env::var_os("KUBECONFIG").is_some() && std::env::var_os("FALAJ_TEST_RECORD").is_none();
+    if !is_so {
+        println!("skipped: KUBECONFIG is not set, and this is not recorded: {why}");
+    }
+    is_so
+}
+
 #[test]
 fn of_long_output_the_middle_goes() {
-    let is_real = std::env::var_os("KUBECONFIG").is_some();
-    if !is_real || std::env::var_os("FALAJ_TEST_RECORD").is_some() {
-        println!("skipped: KUBECONFIG is not set, and long output is not recorded");
+    if !is_live("it is long") {
         return;
     }
     let engine = engine();

@@ -114,13 +114,10 @@ impl Told {
         }));
     }
 
-    /// Tells everybody that something has changed.
-    fn tell(&self) {
-        let object = json!({
-            "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
-            "metadata": {"name": "x", "resourceVersion": "2"},
-        });
-        let event = format!("{}\n", json!({"type": "MODIFIED", "object": object}));
+    /// Tells everybody that something came, has changed or went, as a cluster did.
+    fn tell(&self, how: &str) {
+        let event = WATCHED.lines().find(|line| line.contains(how)).unwrap();
+        let event = format!("{event}\n");
         let chunk = format!("{:x}\r\n{event}\r\n", event.len());
         for stream in self.watches.lock().unwrap().iter_mut() {
             stream.write_all(chunk.as_bytes()).unwrap();
@@ -132,6 +129,8 @@ impl Told {
     }
 }
 
+/// What a cluster told of changes when that was recorded.
+const WATCHED: &str = include_str!("../../../../tests/kubernetes/recorded/watched.jsonl");
 const START: &str = "2026-01-01T00:00:00Z";
 const LAUNCH: &str =
     r#"{"nodes": 1, "per_node": 1, "grace_ms": 1000, "gang_grace_ms": 1000, "time_ms": null}"#;
@@ -194,16 +193,19 @@ fn a_cluster_that_tells_of_changes_is_not_asked_again_and_again() {
     }
     assert_eq!(told.lists(), before);
     // A change is heard of, and looked at.
-    told.tell();
-    let begun = Instant::now();
-    while told.lists() == before {
-        assert!(begun.elapsed() < Duration::from_secs(5), "nobody has looked");
-        executor.wait(Duration::from_millis(500));
-        executor.observe().unwrap();
+    for how in ["ADDED", "MODIFIED", "DELETED"] {
+        let before = listens(&told, &executor);
+        told.tell(how);
+        let begun = Instant::now();
+        while told.lists() == before {
+            assert!(begun.elapsed() < Duration::from_secs(5), "nobody has looked");
+            executor.wait(Duration::from_millis(500));
+            executor.observe().unwrap();
+        }
     }
     // One that nobody can look at wakes once, and not again and again.
     let _ = listens(&told, &executor);
-    told.tell();
+    told.tell("MODIFIED");
     let (begun, mut woken) = (Instant::now(), 0);
     while begun.elapsed() < Duration::from_secs(1) {
         executor.wait(Duration::from_millis(100));
@@ -261,7 +263,7 @@ fn what_has_the_former_mark_is_seen_if_it_is_known() {
         "name": "rank-0", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state,
     }]});
     told.pods.lock().unwrap()[0]["status"] = status;
-    told.tell();
+    told.tell("MODIFIED");
     until("it goes on", || {
         phases(&executor) == [("job-1".to_owned(), Phase::Ended(End::Succeeded))]
     });
