@@ -291,14 +291,8 @@ impl Instances {
                 match self.decide(&state.line) {
                     // Where processors are short, those who bring the next requests wait for one
                     // as well: let go first, they fill the batch. Where none is wanted by anybody
-                    // this takes less than a microsecond. Only while more are under way than are
-                    // computed at a time: whoever goes first may keep the processor for milliseconds,
-                    // and few who come one by one would wait for nothing.
-                    Next::Run(turns)
-                        if let_others_go
-                            && self.meter.in_flight() > self.count
-                            && self.has_room_beside(turns.len()) =>
-                    {
+                    // this takes less than a microsecond.
+                    Next::Run(turns) if let_others_go && self.has_room_beside(turns.len()) => {
                         let_others_go = false;
                         drop(state);
                         std::thread::yield_now();
