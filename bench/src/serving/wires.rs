@@ -72,7 +72,10 @@ impl<'a> Wires<'a> {
         let at_most = at_most.map(Timespec::try_from).transpose()?;
         self.events.clear();
         let heard = rustix::buffer::spare_capacity(&mut self.events);
-        epoll::wait(&self.poll, heard, at_most.as_ref())?;
+        match epoll::wait(&self.poll, heard, at_most.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
         Ok(self.events.len())
     }
 
@@ -116,7 +119,6 @@ impl Wire {
                 self.answer.resize(self.filled + PIECE, 0);
             }
             let free = &mut self.answer[self.filled..];
-            let room = free.len();
             let read = match self.stream.read(free) {
                 Ok(0) => bail!("the server closed the connection"),
                 Ok(read) => read,
@@ -125,8 +127,8 @@ impl Wire {
             };
             self.filled += read;
             let reply = parse(&self.answer[..self.filled])?;
-            // What fills the room may not have been all; of what comes after less, the poll tells.
-            if reply.is_some() || read < room {
+            // The poll tells of what comes, not of what is there.
+            if reply.is_some() {
                 return Ok(reply);
             }
         }

@@ -75,7 +75,7 @@ impl Download<'_> {
         set(header::CONTENT_LENGTH, &(part.end - part.start).to_string())?;
         set(header::CONTENT_DISPOSITION, &attachment(self.file_name))?;
         set(header::ETAG, tag)?;
-        set(header::LAST_MODIFIED, &http_date(self.modified))?;
+        set(header::LAST_MODIFIED, &self.modified.http_date())?;
         set(header::ACCEPT_RANGES, "bytes")?;
         set(header::CACHE_CONTROL, "private, no-cache")?;
         set(header::X_CONTENT_TYPE_OPTIONS, "nosniff")?;
@@ -89,12 +89,6 @@ impl Download<'_> {
         }
         Ok(())
     }
-}
-
-/// A moment as HTTP writes it, to the second.
-fn http_date(moment: Timestamp) -> String {
-    let moment = chrono::DateTime::from_timestamp(moment.seconds(), 0).unwrap_or_default();
-    moment.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
 fn outside(size: u64) -> Result<Response> {

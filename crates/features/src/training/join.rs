@@ -32,7 +32,7 @@ const LEVEL: i32 = 1;
 /// What a moment takes while its answers are looked for, beside its own columns: its time and place
 /// among those of its key, where the last row of that key belonged, the best row so far, and where
 /// that is to go.
-const ASKING: usize = 112;
+const ASKING: usize = 176;
 
 /// A view's part of a training set.
 pub(crate) struct Side {

@@ -152,6 +152,8 @@ impl Connection {
         let service = service(doors, Arc::new(line), activity.clone(), write);
         let mut connection = pin!(self.protocol.serve_connection(TokioIo::new(stream), service));
         tokio::select! {
+            // First what came before, which the end of the server or of patience must not forestall.
+            biased;
             result = connection.as_mut() => return note_end(result, peer),
             () = activity.silence(header, idle) => {}
             () = drain.started() => {}

@@ -111,8 +111,18 @@ impl fmt::Debug for Head {
 }
 
 /// Where a head ends, if all of it came.
-pub(super) fn end_of(came: &[u8]) -> Option<usize> {
+fn end_of(came: &[u8]) -> Option<usize> {
     came.windows(END.len()).position(|bytes| bytes == END).map(|place| place + END.len())
+}
+
+/// Whether all of a head came, given how much of it was looked at before; that is moved on.
+pub(super) fn has_end(came: &[u8], scanned: &mut usize) -> bool {
+    let ends = came.get(*scanned..).is_some_and(|rest| end_of(rest).is_some());
+    if !ends {
+        // What ends it may have come in part.
+        *scanned = came.len().saturating_sub(END.len() - 1);
+    }
+    ends
 }
 
 /// Whether what came may be the beginning of a call on the short way: all of them are sent like this.
@@ -139,10 +149,10 @@ impl Draft {
         let mut at = 0;
         let mut lines = Vec::new();
         for line in head.split(|&byte| byte == b'\n') {
-            let written = line.strip_suffix(b"\r").unwrap_or(line);
             // The last has lost what ends it.
-            let ended = line.len() > written.len() || at + line.len() == head.len();
-            if !ended || !written.iter().all(printable) {
+            let is_last = at + line.len() == head.len();
+            let written = if is_last { line } else { line.strip_suffix(b"\r")? };
+            if !written.iter().all(printable) {
                 return None;
             }
             lines.push((at, std::str::from_utf8(written).ok()?));
@@ -221,6 +231,15 @@ mod tests {
         assert!(Draft::of(PLAIN.as_bytes(), 3).is_none(), "too many headers");
     }
 
+    #[test]
+    fn the_end_is_found_however_it_comes() {
+        for first in 0..PLAIN.len() {
+            let mut scanned = 0;
+            assert!(!has_end(&PLAIN.as_bytes()[..first], &mut scanned));
+            assert!(has_end(PLAIN.as_bytes(), &mut scanned), "{first}");
+        }
+    }
+
     /// The ordinary way decides what becomes of these.
     #[test]
     fn what_is_not_plain_is_left_to_others() {
@@ -240,6 +259,7 @@ mod tests {
             instead("Host: localhost", "Host: local\0"),
             instead("Host: localhost", "Host: local\rhost"),
             instead("Host: localhost", "Host: local\nhost"),
+            instead("X-One: 2", "X-One: 2\r"),
             instead("Host: localhost", "Host localhost"),
             instead("Host: localhost\r\n", "Host: localhost\r\n more\r\n"),
             instead("Host: localhost\r\n", "Host: localhost\n"),

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
 use super::Express;
-use super::head::{Head, Lengths, end_of, may_begin};
+use super::head::{Head, Lengths, has_end, may_begin};
 use super::reply::Reply;
 use crate::http::activity::Activity;
 use crate::http::connection::{Line, Timeouts};
@@ -69,17 +69,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<'_, S> {
         let (mut came, mut reply) = (Vec::with_capacity(ROOM), Vec::new());
         let mut known = None;
         loop {
-            let mut head_since = None;
+            let (mut head_since, mut scanned) = (None, 0);
             let lengths = loop {
-                let lengths = known_or_read(&came, &mut known, express, line);
-                match lengths {
-                    Some(whole) if came.len() >= whole.head + whole.body => break whole,
-                    Some(part) if part.head + part.body <= express.max_size => {}
-                    None if is_begun(&came, express.max_size) => {}
-                    _ => return End::Ordinary(came),
-                }
-                // From when the head was there: each piece of the body is not waited for anew.
-                let since = lengths.map(|_| *head_since.get_or_insert_with(Instant::now));
+                let since = match found(&came, &mut known, &mut scanned, express, line) {
+                    Found::Head(it) if it.head + it.body > express.max_size => {
+                        return End::Ordinary(came);
+                    }
+                    Found::Head(whole) if came.len() >= whole.head + whole.body => break whole,
+                    // From when the head was there: each piece of the body is not waited for anew.
+                    Found::Head(_) => Some(*head_since.get_or_insert_with(Instant::now)),
+                    Found::Beginning if came.len() < express.max_size => None,
+                    Found::Beginning | Found::Other => return End::Ordinary(came),
+                };
                 let mut late = pin!(patience(since));
                 let waited = poll_fn(|cx| {
                     if let Poll::Ready(read) = read_more(stream, cx, &mut came) {
@@ -90,7 +91,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<'_, S> {
                             (_, Some(_)) => Came::Late,
                         });
                     }
-                    if quiet.as_mut().poll(cx).is_ready() {
+                    // One whose head came is not silent.
+                    if since.is_none() && quiet.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(Came::Nothing);
                     }
                     let late = since.is_some() && late.as_mut().poll(cx).is_ready();
@@ -116,7 +118,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<'_, S> {
             let Some(answered) = answered.await else { return End::Closed };
             let last = answered.ends || line.drain.has_started();
             let tls = line.peer.tls;
-            reply.clear();
             Reply { answer: answered.answer, id: answered.id, tls, last }.write(&mut reply).await;
             if write(stream, &reply).await.is_err() {
                 return End::Closed;
@@ -127,6 +128,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<'_, S> {
                 return End::Closed;
             }
             // A large one is not kept for small ones.
+            reply.clear();
             reply.shrink_to(ROOM);
             if came.is_empty() {
                 came.shrink_to(ROOM);
@@ -136,7 +138,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<'_, S> {
 }
 
 /// Waits for an answer, unless the client leaves: nobody need answer it then. What it sends meanwhile is
-/// its next request.
+/// its next request; one that sends another and then no more waits for both.
 async fn unless_gone<S: AsyncRead + Unpin>(
     mut answer: Pin<&mut impl Future<Output = Answered>>,
     stream: &mut S,
@@ -150,8 +152,8 @@ async fn unless_gone<S: AsyncRead + Unpin>(
         while came.len() < max_size {
             match read_more(stream, cx, came) {
                 Poll::Ready(Ok(1..)) => {}
-                Poll::Ready(_) => return Poll::Ready(None),
-                Poll::Pending => break,
+                Poll::Ready(_) if came.is_empty() => return Poll::Ready(None),
+                Poll::Ready(_) | Poll::Pending => break,
             }
         }
         Poll::Pending
@@ -164,24 +166,35 @@ async fn write<S: AsyncWrite + Unpin>(stream: &mut S, reply: &[u8]) -> io::Resul
     stream.flush().await
 }
 
-/// A head that the last request had, too, or else one that is read for the first time.
-fn known_or_read(
-    came: &[u8],
-    known: &mut Option<Head>,
-    express: &Arc<Express>,
-    line: &Line,
-) -> Option<Lengths> {
-    if let Some(lengths) = known.as_ref().and_then(|head| head.comes_again(came)) {
-        return Some(lengths);
-    }
-    let (head, lengths) = Head::read(came, express, line)?;
-    *known = Some(head);
-    Some(lengths)
+/// What came may begin with.
+enum Found {
+    Head(Lengths),
+    /// More may make a request of this kind of it.
+    Beginning,
+    Other,
 }
 
-/// Whether more may make a request of it.
-fn is_begun(came: &[u8], max_size: usize) -> bool {
-    may_begin(came) && came.len() < max_size && end_of(came).is_none()
+/// A head that the last request had, too, or else one that is read for the first time. Where there is none
+/// before `scanned`, its end is not looked for again.
+fn found(
+    came: &[u8],
+    known: &mut Option<Head>,
+    scanned: &mut usize,
+    express: &Arc<Express>,
+    line: &Line,
+) -> Found {
+    if let Some(lengths) = known.as_ref().and_then(|head| head.comes_again(came)) {
+        return Found::Head(lengths);
+    }
+    if !may_begin(came) {
+        return Found::Other;
+    }
+    if !has_end(came, scanned) {
+        return Found::Beginning;
+    }
+    let Some((head, lengths)) = Head::read(came, express, line) else { return Found::Other };
+    *known = Some(head);
+    Found::Head(lengths)
 }
 
 /// Ends when the body of a head should have come; at once if there is no head yet.

@@ -52,17 +52,19 @@ impl Bundles {
 }
 
 /// The texts as one, given how many values each takes.
-fn bundled<'a>(texts: impl ExactSizeIterator<Item = (&'a Arc<str>, usize)>) -> String {
-    let (last, mut before) = (texts.len().saturating_sub(1), 0);
-    let mut all = String::new();
-    for (at, (text, width)) in texts.enumerate() {
-        let text = shifted(text, before);
-        before += width;
-        let begin = if at == 0 { "WITH" } else { ",\n" };
-        all +=
-            &if at == last { format!("\n{text}") } else { format!("{begin} part{at} AS ({text})") };
-    }
-    all
+fn bundled<'a>(texts: impl Iterator<Item = (&'a Arc<str>, usize)>) -> String {
+    let mut before = 0;
+    let mut parts: Vec<String> = texts
+        .map(|(text, width)| {
+            let part = shifted(text, before);
+            before += width;
+            part
+        })
+        .collect();
+    let last = parts.pop().unwrap_or_default();
+    let named: Vec<String> =
+        parts.iter().enumerate().map(|(at, part)| format!("part{at} AS ({part})")).collect();
+    format!("WITH {}\n{last}", named.join(",\n"))
 }
 
 #[cfg(test)]
@@ -86,7 +88,7 @@ mod tests {
             ]
         };
         let expected = "WITH part0 AS (INSERT INTO t (a, b) VALUES ($1, $2), ($3, $4)),
- part1 AS (INSERT INTO u (a) VALUES ($5), ($6) ON CONFLICT (a) DO NOTHING)
+part1 AS (INSERT INTO u (a) VALUES ($5), ($6) ON CONFLICT (a) DO NOTHING)
 INSERT INTO v (a) VALUES ($7), ($8)";
         for _again in 0..2 {
             assert_eq!(bundles.bundle(parts()), [bound(expected, 0..8)]);
@@ -98,7 +100,7 @@ INSERT INTO v (a) VALUES ($7), ($8)";
     fn one_stays_as_it_is_and_so_does_what_is_too_much() {
         let mut bundles = Bundles::default();
         let one = bound("INSERT INTO t (a) VALUES ($1)", 0..1);
-        assert_eq!(bundles.bundle(vec![one.clone()]), [one.clone()]);
+        assert_eq!(bundles.bundle(vec![one.clone()]), std::slice::from_ref(&one));
         assert_eq!(bundles.bundle(Vec::new()), []);
         let many = bound("INSERT INTO u (a) VALUES ($1)", 0..i64::try_from(VALUES).unwrap());
         assert_eq!(bundles.bundle(vec![one.clone(), many]).len(), 2);
