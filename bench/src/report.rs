@@ -43,14 +43,35 @@ impl Report {
 
 /// The value below which 99 of 100 samples lie.
 pub(crate) fn p99(samples: &mut [f64]) -> f64 {
-    quantile(samples, 99)
-}
-
-pub(crate) fn median(samples: &mut [f64]) -> f64 {
-    quantile(samples, 50)
-}
-
-fn quantile(samples: &mut [f64], percent: usize) -> f64 {
     samples.sort_by(f64::total_cmp);
-    samples.get(samples.len() * percent / 100).copied().unwrap_or(f64::NAN)
+    samples.get(samples.len() * 99 / 100).copied().unwrap_or(f64::NAN)
+}
+
+/// The middle one; of an even number, what lies between the middle two: the upper one would make the best
+/// of two rounds the measure.
+pub(crate) fn median(samples: &mut [f64]) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    match samples.len() {
+        0 => f64::NAN,
+        odd if odd % 2 == 1 => samples[odd / 2],
+        even => f64::midpoint(samples[even / 2 - 1], samples[even / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+        for (samples, expected) in [
+            (&[3.0][..], 3.0),
+            (&[2.0, 1.0], 1.5),
+            (&[9.0, 1.0, 2.0], 2.0),
+            (&[4.0, 1.0, 100.0, 2.0], 3.0),
+        ] {
+            assert!((median(&mut samples.to_vec()) - expected).abs() < 1e-12, "{samples:?}");
+        }
+        assert!(median(&mut []).is_nan());
+    }
 }
