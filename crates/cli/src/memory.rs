@@ -49,7 +49,7 @@ mod tests {
     fn what_was_freed_goes_back_though_nobody_asks_for_memory() {
         give_back().unwrap();
         let before = resident();
-        // In pieces, as most of it is: one piece of this size would not be kept at all.
+        // In pieces, as most of it is.
         let pieces: Vec<Vec<u8>> = (0..MUCH >> 16).map(|_| vec![1; 1 << 16]).collect();
         assert!(resident() > before + MUCH / 2);
         drop(pieces);
