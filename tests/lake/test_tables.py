@@ -593,8 +593,8 @@ def test_tables_in_a_bucket(stage):
     stage.upload(stage.lake / "cloudy", "delta/cloudy")
     here = stage.check({"kind": "delta", "path": "lake/cloudy"}, expected)
     there = stage.check({"kind": "delta", "path": "cloud/delta/cloudy"}, expected)
-    hashes = [sorted(it.get("sha256", "") for it in made["manifest"]["sources"]) for made in (here, there)]
-    assert hashes[0] == hashes[1]
+    hashes = [sorted(it.get("blake3", "") for it in made["manifest"]["sources"]) for made in (here, there)]
+    assert hashes[0] == hashes[1] and any(hashes[0])
     table, _ = iceberg(stage, "cloudy")
     table.append(drivers(0, 20))
     stage.upload(stage.lake / "iceberg/db/cloudy", "iceberg/cloudy")

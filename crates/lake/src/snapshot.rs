@@ -27,7 +27,7 @@ pub struct Snapshot {
 pub struct Evidence {
     /// As people know it.
     pub name: String,
-    pub sha256: String,
+    pub blake3: String,
 }
 
 /// A file with rows of a table, and what the table says about them.

@@ -14,6 +14,7 @@ pub static MIGRATIONS: &[Migration] = &[
     Migration { version: 9, name: "living servers", sql: crate::run::NEIGHBOURS_SCHEMA },
     Migration { version: 10, name: "where imports came from", sql: crate::transfer::SCHEMA },
     Migration { version: 11, name: "changes of runs", sql: crate::run::touch::SCHEMA },
+    Migration { version: 12, name: "changes in the log", sql: crate::run::touch::LOG_SCHEMA },
 ];
 
 /// `no` counts over the whole database and is what other tables refer to; `id` counts within a

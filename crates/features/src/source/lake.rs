@@ -6,7 +6,7 @@ use falaj_base::{Error, Result};
 use falaj_lake::{Limits, Place, Rows, delta, iceberg};
 
 use super::history::Piece;
-use super::open::Found;
+use super::open::{Found, Hash};
 use super::rows_of::RowsOf;
 use crate::definition::form::Origin;
 
@@ -42,19 +42,19 @@ pub(super) fn open(
     };
     let mut found = vec![Found::Version { name: path.clone(), version: snapshot.version.clone() }];
     for evidence in &snapshot.evidence {
-        let (name, sha256) = (evidence.name.clone(), evidence.sha256.clone());
-        found.push(Found::Evidence { name, sha256 });
+        let (name, hash) = (evidence.name.clone(), Hash::Blake3(evidence.blake3.clone()));
+        found.push(Found::Evidence { name, hash });
     }
     for data in &snapshot.files {
         let file = place.open(&data.path)?.ok_or_else(|| {
             let allowed = "files that the table has";
             Error::invalid(place.shown(&data.path), "absent", allowed)
         })?;
-        let sha256 = file.sha256()?;
+        let hash = Hash::Blake3(file.blake3()?);
         let rows = RowsOf::Lake(Rows::open(&snapshot, data, &file, &limits)?);
         let (name, known) = (file.name().to_owned(), known.cloned());
         let piece = Piece::Table { name, table: rows, known, file: Some(file), spool: None };
-        found.push(Found::Rows { piece, sha256 });
+        found.push(Found::Rows { piece, hash });
     }
     Ok(found)
 }

@@ -34,9 +34,39 @@ pub(crate) struct SourceRead {
     /// Of a table: its version, or its snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<String>,
+    /// Of an object, a part of the history, or the answer of a database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sha256: Option<String>,
+    /// Of a file that others wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) blake3: Option<String>,
     pub(crate) rows: u64,
+}
+
+/// What tells bytes from all others, in hex.
+#[derive(Clone, Debug)]
+pub(super) enum Hash {
+    Sha256(String),
+    Blake3(String),
+}
+
+impl SourceRead {
+    fn of(view: String, name: String, rows: u64) -> Self {
+        Self { view, name, version: None, sha256: None, blake3: None, rows }
+    }
+
+    fn with(mut self, hash: Hash) -> Self {
+        match hash {
+            Hash::Sha256(hex) => self.sha256 = Some(hex),
+            Hash::Blake3(hex) => self.blake3 = Some(hex),
+        }
+        self
+    }
+
+    /// What it was read with, if it stays as it is.
+    pub(crate) fn hash(&self) -> Option<&str> {
+        self.sha256.as_deref().or(self.blake3.as_deref())
+    }
 }
 
 /// What was found of a source.
@@ -50,11 +80,11 @@ pub(super) enum Found {
     /// A file that decides which rows there are.
     Evidence {
         name: String,
-        sha256: String,
+        hash: Hash,
     },
     Rows {
         piece: Piece,
-        sha256: String,
+        hash: Hash,
     },
 }
 
@@ -93,16 +123,14 @@ impl Origins<'_> {
             let view = view.name().to_string();
             read.push(match found {
                 Found::Version { name, version } => {
-                    SourceRead { view, name, version: Some(version), sha256: None, rows: 0 }
+                    SourceRead { version: Some(version), ..SourceRead::of(view, name, 0) }
                 }
-                Found::Evidence { name, sha256 } => {
-                    SourceRead { view, name, version: None, sha256: Some(sha256), rows: 0 }
-                }
-                Found::Rows { piece, sha256 } => {
+                Found::Evidence { name, hash } => SourceRead::of(view, name, 0).with(hash),
+                Found::Rows { piece, hash } => {
                     let (name, rows) = piece.described();
                     let name = name.to_owned();
                     pieces.push(piece);
-                    SourceRead { view, name, version: None, sha256: Some(sha256), rows }
+                    SourceRead::of(view, name, rows).with(hash)
                 }
             });
         }
@@ -140,13 +168,13 @@ impl Origins<'_> {
                     Origin::Files { path } => {
                         let mut found = Vec::new();
                         for file in files::open(&*place, path, most)? {
-                            let sha256 = file.sha256()?;
+                            let hash = Hash::Blake3(file.blake3()?);
                             let table = opened(file.name(), file.source())
                                 .map_err(|error| file.failure().unwrap_or(error))?;
                             let (name, table) = (file.name().to_owned(), RowsOf::File(table));
                             let (known, file) = (known.clone(), Some(file));
                             let piece = Piece::Table { name, table, known, file, spool: None };
-                            found.push(Found::Rows { piece, sha256 });
+                            found.push(Found::Rows { piece, hash });
                         }
                         Ok(found)
                     }
@@ -157,8 +185,8 @@ impl Origins<'_> {
             Origin::Object { object } => {
                 let found = self.features.project_objects()?.find(self.ctx, self.project, object);
                 let blob = found.await?.blob;
-                let (piece, sha256) = self.blob(object.clone(), blob, known).await?;
-                Ok(vec![Found::Rows { piece, sha256 }])
+                let (piece, hash) = self.blob(object.clone(), blob, known).await?;
+                Ok(vec![Found::Rows { piece, hash }])
             }
             Origin::Postgres { database, table, query } => {
                 let database = database_of(self.features.config(), self.project, database)?;
@@ -171,10 +199,10 @@ impl Origins<'_> {
                     window,
                 };
                 let spooled = postgres::read(self.features, self.project, database, &asked).await?;
-                let (name, sha256) = (asked.name(database), spooled.sha256);
+                let (name, hash) = (asked.name(database), Hash::Sha256(spooled.sha256));
                 let (table, spool) = (RowsOf::File(spooled.table), Some(spooled.spool));
                 let piece = Piece::Table { name, table, known, file: None, spool };
-                Ok(vec![Found::Rows { piece, sha256 }])
+                Ok(vec![Found::Rows { piece, hash }])
             }
             Origin::Dataset { dataset, version, tag } => {
                 let which = Which::of(*version, tag.clone(), None)?;
@@ -184,8 +212,8 @@ impl Origins<'_> {
                 let mut found = vec![Found::Version { name, version: version.to_string() }];
                 for file in opened.files {
                     let name = format!("dataset {dataset} {}", file.sha256);
-                    let (piece, sha256) = self.blob(name, file.blob(), known.clone()).await?;
-                    found.push(Found::Rows { piece, sha256 });
+                    let (piece, hash) = self.blob(name, file.blob(), known.clone()).await?;
+                    found.push(Found::Rows { piece, hash });
                 }
                 Ok(found)
             }
@@ -211,22 +239,16 @@ impl Origins<'_> {
         for segment in segments {
             let name = format!("pushed {} {}", view.name(), segment.number);
             let known = Some(segment::KNOWN.to_owned());
-            let (piece, sha256) = self.blob(name.clone(), segment.blob, known).await?;
+            let (piece, hash) = self.blob(name.clone(), segment.blob, known).await?;
             pieces.push(piece);
-            read.push(SourceRead {
-                view: view.name().to_string(),
-                name,
-                version: None,
-                sha256: Some(sha256),
-                rows: segment.rows,
-            });
+            read.push(SourceRead::of(view.name().to_string(), name, segment.rows).with(hash));
         }
         if let Some(Loose { after, last, rows }) = loose {
             let (db, runtime) = (self.features.db().clone(), Handle::current());
             pieces.push(Piece::Log { db, runtime, view: id, after, until: last });
             let name = format!("pushed {} until {}-{}", view.name(), last.tx, last.seq);
             let view = view.name().to_string();
-            read.push(SourceRead { view, name, version: None, sha256: None, rows });
+            read.push(SourceRead::of(view, name, rows));
         }
         Ok(())
     }
@@ -236,14 +258,14 @@ impl Origins<'_> {
         name: String,
         blob: falaj_base::BlobId,
         known: Option<String>,
-    ) -> Result<(Piece, String)> {
+    ) -> Result<(Piece, Hash)> {
         let blob = self.features.objects().blob(self.project.tenant_id, blob).await?;
-        let sha256 = hex(blob.sha256());
+        let hash = Hash::Sha256(hex(blob.sha256()));
         let ranges: Arc<dyn Ranges> = Arc::new(BlobRanges::new(blob));
         let called = name.clone();
         let table = blocking(move || opened(&called, ranges)).await?;
         let table = RowsOf::File(table);
-        Ok((Piece::Table { name, table, known, file: None, spool: None }, sha256))
+        Ok((Piece::Table { name, table, known, file: None, spool: None }, hash))
     }
 }
 

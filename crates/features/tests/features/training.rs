@@ -355,7 +355,7 @@ async fn a_set_knows_what_it_was_made_of() {
         let names: Vec<_> = sources.iter().map(|it| it["name"].as_str().unwrap()).collect();
         let files = ["lake/stats-1.parquet", "lake/stats-2.parquet"];
         assert_eq!(names, [files, files].concat());
-        assert!(sources.iter().all(|it| it["sha256"].as_str().unwrap().len() == 64));
+        assert!(sources.iter().all(|it| it["blake3"].as_str().unwrap().len() == 64));
         let found = table(&world, set["id"].as_str().unwrap()).await;
         assert_eq!(ints(&found, "stats__trips"), [Some(5), Some(6)]);
         let rates: Vec<_> = found

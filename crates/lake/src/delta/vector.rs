@@ -60,7 +60,7 @@ pub(super) fn read(
             if own.sum() != number(sum) {
                 return refused("damaged", "bytes that their checksum fits");
             }
-            let evidence = Evidence { name: file.name().to_owned(), sha256: file.sha256()? };
+            let evidence = Evidence { name: file.name().to_owned(), blake3: file.blake3()? };
             (data.to_vec(), Some(evidence))
         }
         "p" => return refused(told, "a file below the table: absolute paths are not followed"),

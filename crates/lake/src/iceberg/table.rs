@@ -141,7 +141,7 @@ impl Reading<'_> {
         let mut evidence = Vec::with_capacity(all.len());
         for entry in all {
             let file = self.open(&entry.path)?;
-            evidence.push(Evidence { name: file.name().to_owned(), sha256: file.sha256()? });
+            evidence.push(Evidence { name: file.name().to_owned(), blake3: file.blake3()? });
             if entry.content == Content::Places {
                 let (location, path) = (&self.metadata.location, self.path);
                 let name = &self.name;

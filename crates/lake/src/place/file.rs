@@ -7,9 +7,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::digest::{Context, SHA256};
+use blake3::Hasher;
 use bytes::{Bytes, BytesMut};
-use falaj_base::{Error, Result, code, hex};
+use falaj_base::{Error, Result, code};
 use falaj_tables::{Blocks, Ranges, Source};
 
 /// How much is hashed at a time of what is fetched from elsewhere.
@@ -159,20 +159,21 @@ impl File {
         self.read(0, self.size)
     }
 
-    /// The SHA-256 of its bytes, in hex.
-    pub fn sha256(&self) -> Result<String> {
+    /// The BLAKE3 of its bytes, in hex: what `b3sum` says. SHA-256 takes three times as long, which was a
+    /// fifth of what a join takes that reads gigabytes for the first time.
+    pub fn blake3(&self) -> Result<String> {
         let known = self.known.as_ref();
         if let Some(hash) = known.and_then(|(hashes, version)| hashes.get(version)) {
             self.unchanged()?;
             return Ok(hash);
         }
-        let mut context = Context::new(&SHA256);
+        let mut hasher = Hasher::new();
         match &self.bytes {
-            Where::Disk { file, .. } => self.hash_on_disk(file, &mut context)?,
-            Where::Elsewhere(_) => self.hash_elsewhere(&mut context)?,
+            Where::Disk { file, .. } => self.hash_on_disk(file, &mut hasher)?,
+            Where::Elsewhere(_) => self.hash_elsewhere(&mut hasher)?,
         }
         self.unchanged()?;
-        let hash = hex(context.finish().as_ref());
+        let hash = hasher.finalize().to_hex().to_string();
         if let Some((hashes, version)) = known {
             hashes.put(version, &hash);
         }
@@ -180,7 +181,7 @@ impl File {
     }
 
     /// Into the same memory over and over, which stays near the processor.
-    fn hash_on_disk(&self, file: &fs::File, context: &mut Context) -> Result<()> {
+    fn hash_on_disk(&self, file: &fs::File, hasher: &mut Hasher) -> Result<()> {
         let (mut near, mut at) = (vec![0; NEAR], 0);
         while at < self.size {
             let most = usize::try_from(self.size - at).map_or(NEAR, |left| left.min(NEAR));
@@ -189,17 +190,17 @@ impl File {
             if count == 0 {
                 return Err(changed(&self.name));
             }
-            context.update(&near[..count]);
+            hasher.update(&near[..count]);
             at += count as u64;
         }
         Ok(())
     }
 
-    fn hash_elsewhere(&self, context: &mut Context) -> Result<()> {
+    fn hash_elsewhere(&self, hasher: &mut Hasher) -> Result<()> {
         let mut at = 0;
         while at < self.size {
             let length = PIECE.min(self.size - at);
-            context.update(&self.read(at, length)?);
+            hasher.update(&self.read(at, length)?);
             at += length;
         }
         Ok(())

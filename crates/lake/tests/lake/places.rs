@@ -50,12 +50,15 @@ fn a_hash_is_remembered_for_as_long_as_a_file_stays() {
     let world = World::new();
     world.text("x", "one");
     let place = world.place();
-    let hash = || place.open("x").unwrap().unwrap().sha256().unwrap();
+    let hash = || place.open("x").unwrap().unwrap().blake3().unwrap();
     let written = fs::metadata(world.path("x")).unwrap().modified().unwrap();
     // Until then it is not remembered.
     std::thread::sleep(Duration::from_millis(2100));
     let one = hash();
     assert_eq!(hash(), one);
+    world.text("empty", "");
+    let empty = place.open("empty").unwrap().unwrap().blake3().unwrap();
+    assert_eq!(empty, "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262");
     fs::write(world.path("x"), "two").unwrap();
     let file = fs::File::options().write(true).open(world.path("x")).unwrap();
     file.set_modified(written).unwrap();
@@ -73,14 +76,14 @@ fn a_file_that_changes_is_noticed() {
     let world = World::new();
     world.text("x", "one");
     let file = world.place().open("x").unwrap().unwrap();
-    let before = file.sha256().unwrap();
+    let before = file.blake3().unwrap();
     file.unchanged().unwrap();
     std::thread::sleep(Duration::from_millis(20));
     fs::write(world.path("x"), "two").unwrap();
     assert_eq!(file.unchanged().unwrap_err().code(), &code::CHANGED);
-    assert_eq!(file.sha256().unwrap_err().code(), &code::CHANGED);
+    assert_eq!(file.blake3().unwrap_err().code(), &code::CHANGED);
     let again = world.place().open("x").unwrap().unwrap();
-    assert_ne!(again.sha256().unwrap(), before);
+    assert_ne!(again.blake3().unwrap(), before);
     assert!(again.whole(2).is_err());
     assert!(again.read(2, 2).is_err());
 }

@@ -36,6 +36,11 @@ impl Activity {
         Busy(self.clone())
     }
 
+    /// Whether there was a request already.
+    pub(super) fn has_served(&self) -> bool {
+        self.lock().served
+    }
+
     /// Resolves once nothing has been in flight for too long: `first` before the first request,
     /// `idle` after any other.
     pub(super) async fn silence(&self, first: Duration, idle: Duration) {

@@ -20,8 +20,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::activity::Activity;
 use super::config::{LimitsConfig, ServerConfig};
 use super::drain::Drain;
-use super::express::{Doors, End, Wire};
+use super::express::{Doors, End, Express, Stay, Wire};
 use super::held::Held;
+use super::loops::{Home, Loops, Movable};
 use super::middleware::host::LastHost;
 use super::rewound::Rewound;
 use super::stall::StallGuard;
@@ -119,34 +120,58 @@ impl Connection {
     }
 
     /// Serves `stream` to its end: the client's, silence, an error, or the server's own.
-    pub(super) async fn run<S>(self, stream: S, peer: Peer, doors: Doors, drain: Drain)
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    pub(super) async fn run<S>(
+        self,
+        stream: S,
+        peer: Peer,
+        (doors, loops): (Doors, Arc<Loops>),
+        drain: Drain,
+    ) where
+        S: AsyncRead + AsyncWrite + Movable + Unpin + Send + 'static,
     {
         let activity = Activity::new();
         let stopping = drain.stopping();
         let (lifeline, last, hosts) = Default::default();
         let line = Line { peer, drain, stopping, lifeline, last, hosts };
-        let mut stream = StallGuard::new(stream, self.timeouts.write);
-        let mut came = Vec::new();
+        let mut wire = Wire {
+            stream: StallGuard::new(stream, self.timeouts.write),
+            line,
+            activity,
+            timeouts: self.timeouts,
+            came: Vec::new(),
+        };
         if let Some(express) = doors.express() {
-            let (stream, timeouts) = (&mut stream, self.timeouts);
-            let wire = Wire { stream, express, line: &line, activity: &activity, timeouts };
             // Apart, so that its room is given back where the ordinary way goes on.
-            match Box::pin(wire.serve()).await {
-                End::Closed => return,
-                End::Ordinary(unanswered) => came = unanswered,
+            let mut end = Box::pin(wire.serve(express, Stay::ForOne)).await;
+            if matches!(end, End::Again) {
+                end = match loops.free() {
+                    Some(free) => {
+                        let calls = elsewhere(wire, express.clone(), Home::here());
+                        let Some((back, end)) = free.run(calls).await else { return };
+                        wire = back;
+                        if matches!(end, End::Ordinary) && wire.stream.settle().is_err() {
+                            return;
+                        }
+                        end
+                    }
+                    None => Box::pin(wire.serve(express, Stay::Here)).await,
+                };
+            }
+            if matches!(end, End::Closed) {
+                return;
             }
         }
         // Apart, so that connections that never come here carry no room for it.
-        Box::pin(self.ordinary(Rewound::new(came, stream), line, doors, activity)).await;
+        Box::pin(self.ordinary(wire, doors)).await;
     }
 
     /// The same for any request there can be.
-    async fn ordinary<S>(self, stream: S, line: Line, doors: Doors, activity: Activity)
+    async fn ordinary<S>(self, wire: Wire<S>, doors: Doors)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let Wire { stream, line, activity, came, .. } = wire;
+        let stream = Rewound::new(came, stream);
         let Timeouts { header, idle, write, .. } = self.timeouts;
         let (peer, drain) = (line.peer, line.drain.clone());
         let service = service(doors, Arc::new(line), activity.clone(), write);
@@ -165,6 +190,18 @@ impl Connection {
             () = activity.silence(CLOSE_GRACE, CLOSE_GRACE) => {}
         }
     }
+}
+
+/// Answers calls on the short way on the thread that this runs on, until one of another kind comes.
+async fn elsewhere<S>(mut wire: Wire<S>, express: Arc<Express>, home: Home) -> (Wire<S>, End)
+where
+    S: AsyncRead + AsyncWrite + Movable + Unpin + Send + 'static,
+{
+    let end = match wire.stream.settle() {
+        Ok(()) => wire.serve(&express, Stay::At(home)).await,
+        Err(_) => End::Closed,
+    };
+    (wire, end)
 }
 
 /// A client that leaves in the middle is its own affair: worth a line only when looked for.

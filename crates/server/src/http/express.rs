@@ -30,7 +30,7 @@ use super::port::{Handler, Port};
 use super::route::Pattern;
 
 pub(super) use head::Head;
-pub(super) use wire::{End, Wire};
+pub(super) use wire::{End, Stay, Wire};
 
 /// Everything that answers. Cheap to clone.
 #[derive(Clone, Debug)]

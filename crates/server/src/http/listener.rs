@@ -22,6 +22,7 @@ use super::config::{LimitsConfig, ServerConfig};
 use super::connection::{Connection, Peer, Timeouts, protocol};
 use super::drain::Drain;
 use super::express::Doors;
+use super::loops::Loops;
 use super::sources::{SourceGuard, Sources};
 use super::tls::Transport;
 
@@ -36,6 +37,7 @@ pub struct Listener {
     connection: Connection,
     permits: Arc<Semaphore>,
     sources: Sources,
+    loops: Arc<Loops>,
     drain_timeout: Duration,
 }
 
@@ -56,6 +58,7 @@ impl Listener {
             connection: Connection::new(protocol(server, limits), Timeouts::of(server)),
             permits: Arc::new(Semaphore::new(server.max_connections)),
             sources: Sources::new(server.max_connections_per_source),
+            loops: Arc::default(),
             drain_timeout: server.drain_timeout.get(),
         })
     }
@@ -120,17 +123,18 @@ impl Listener {
         drain: Drain,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (transport, connection) = (self.transport.clone(), self.connection.clone());
+        let loops = self.loops.clone();
         async move {
             // Small replies must not wait for more bytes; failing to say so costs only speed.
             let _ = stream.set_nodelay(true);
             let Ok(local) = stream.local_addr() else { return };
             let peer = Peer { address: peer, local, tls: transport.is_tls() };
             match transport {
-                Transport::Plain => connection.run(stream, peer, doors, drain).await,
+                Transport::Plain => connection.run(stream, peer, (doors, loops), drain).await,
                 Transport::Tls { acceptor, .. } => {
                     let hello = acceptor.accept(stream);
                     match tokio::time::timeout(connection.timeouts.handshake, hello).await {
-                        Ok(Ok(stream)) => connection.run(stream, peer, doors, drain).await,
+                        Ok(Ok(stream)) => connection.run(stream, peer, (doors, loops), drain).await,
                         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
                         Err(_) => tracing::debug!("TLS handshake took too long"),
                     }

@@ -15,6 +15,7 @@ mod express;
 mod health;
 mod held;
 mod listener;
+mod loops;
 mod middleware;
 mod own;
 mod port;

@@ -11,6 +11,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use super::loops::Movable;
+
 /// Fails a write that makes no progress for `patience`.
 pub(super) struct StallGuard<S> {
     stream: S,
@@ -42,6 +44,15 @@ impl<S> StallGuard<S> {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
         }
+    }
+}
+
+impl<S: Movable> Movable for StallGuard<S> {
+    fn settle(&mut self) -> io::Result<()> {
+        self.stream.settle()?;
+        self.timer = Box::pin(tokio::time::sleep(self.patience));
+        self.waiting = false;
+        Ok(())
     }
 }
 

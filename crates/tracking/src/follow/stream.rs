@@ -231,7 +231,9 @@ fn look(
     // committed later.
     let row = tx.query_opt(
         "SELECT r.name, r.status, r.end_time, r.stage,
-             (SELECT CAST(SUM(t.version) AS BIGINT) FROM run_touch t WHERE t.run = r.id) AS version
+             CAST((SELECT COALESCE(SUM(t.version), 0) FROM run_touch t WHERE t.run = r.id)
+                + (SELECT COALESCE(SUM(l.version), 0) FROM metric_log l WHERE l.run = r.id) AS BIGINT)
+                 AS version
          FROM run r
          JOIN experiment e ON e.no = r.experiment WHERE r.id = $1 AND e.id >= 0",
         &params![run],

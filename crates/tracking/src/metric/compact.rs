@@ -17,7 +17,8 @@ use super::codec;
 use super::history::in_time_order;
 use super::point::Point;
 use super::store::{CHUNK_POINTS, blob, decode_chunk, insert_chunks};
-use crate::run::{RunId, touch};
+use crate::run::touch::{self, Logged};
+use crate::run::RunId;
 
 /// The most log rows one transaction moves: on SQLite other writers wait for it.
 pub const ROWS_AT_ONCE: usize = 512;
@@ -46,7 +47,7 @@ pub(super) fn lock(tx: &mut Tx<'_>, run: RunId) -> Result<()> {
 /// known to be forgotten.
 pub fn compact(tx: &mut Tx<'_>, run: RunId, settled: Option<i64>) -> Result<Compacted> {
     lock(tx, run)?;
-    let (rows, mut waiting) = take_log(tx, run)?;
+    let Taken { rows, points: mut waiting, last } = take_log(tx, run)?;
     let mut open = open_chunks(tx, run)?;
     for key in open.keys().copied().collect::<Vec<_>>() {
         waiting.entry(key).or_default();
@@ -61,30 +62,41 @@ pub fn compact(tx: &mut Tx<'_>, run: RunId, settled: Option<i64>) -> Result<Comp
         }
         insert_chunks(tx, run, key, &in_time_order(points))?;
     }
-    let settled = touch::settle(tx, run, settled)?;
+    let settled = touch::settle(tx, run, settled, last)?;
     Ok(Compacted { rows, more: rows == ROWS_AT_ONCE, settled })
 }
 
-/// Removes the oldest log rows and gives their points by key.
-fn take_log(tx: &mut Tx<'_>, run: RunId) -> Result<(usize, BTreeMap<i64, Vec<Point>>)> {
-    let mut rows = 0;
-    let mut points: BTreeMap<i64, Vec<Point>> = BTreeMap::new();
+/// What was in log rows that are removed.
+#[derive(Default)]
+struct Taken {
+    rows: usize,
+    /// By key.
+    points: BTreeMap<i64, Vec<Point>>,
+    /// The last change that they told of.
+    last: Option<Logged>,
+}
+
+/// Removes the oldest log rows.
+fn take_log(tx: &mut Tx<'_>, run: RunId) -> Result<Taken> {
+    let mut taken = Taken::default();
     tx.scan(
         // A range, which either engine walks through: looking each id up took half as long again.
         "DELETE FROM metric_log WHERE run = $1 AND id < COALESCE(
              (SELECT id FROM metric_log WHERE run = $1 ORDER BY id LIMIT 1 OFFSET $2), $3)
-         RETURNING points",
+         RETURNING version, experiment, points",
         &params![run, ROWS_AT_ONCE, BEYOND_IDS],
         |row| {
-            rows += 1;
+            taken.rows += 1;
+            let told = Logged { version: row.get("version")?, experiment: row.get("experiment")? };
+            taken.last = taken.last.max(Some(told).filter(|told| told.version > 0));
             for section in codec::log_row(&blob(row)?)? {
                 let (key, series) = section?;
-                series.decode_into(points.entry(key).or_default());
+                series.decode_into(taken.points.entry(key).or_default());
             }
             Ok(())
         },
     )?;
-    Ok((rows, points))
+    Ok(taken)
 }
 
 struct OpenChunk {

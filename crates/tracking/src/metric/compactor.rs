@@ -193,7 +193,7 @@ impl Compactor {
         loop {
             let page = self.0.db.read(move |tx| backlogs(tx, CHANGES, after)).await?;
             for (run, _) in page.runs.iter().filter(|(_, rows)| *rows >= enough).copied() {
-                self.0.db.write(move |tx| touch::settle(tx, run, None)).await?;
+                self.0.db.write(move |tx| touch::settle(tx, run, None, None)).await?;
             }
             match page.next {
                 Some(next) => after = Some(next),

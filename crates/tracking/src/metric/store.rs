@@ -19,7 +19,7 @@ use super::history::{HistoryCursor, HistoryPage, Steps, in_step_order, in_time_o
 use super::latest::{self, Latest};
 use super::point::Point;
 use super::sample::Sampling;
-use crate::run::RunId;
+use crate::run::{RunId, touch};
 
 /// The most points of a chunk: large enough that its row costs nothing beside them, small enough
 /// that a page does not decode much more than it shows.
@@ -60,9 +60,13 @@ pub struct Appended {
     pub chunks: usize,
 }
 
-/// Writes new points of one run, by the number of their key, and brings the latest values up to
-/// date. What the caller bounds, this bounds: the points of one request.
-pub fn append(tx: &mut Tx<'_>, run: RunId, series: &[(i64, Vec<Point>)]) -> Result<Appended> {
+/// Writes new points of one run, by the number of their key, marks it as changed, and brings the latest
+/// values up to date. What the caller bounds, this bounds: the points of one request.
+pub fn append(
+    tx: &mut Tx<'_>,
+    (run, experiment): (RunId, i64),
+    series: &[(i64, Vec<Point>)],
+) -> Result<Appended> {
     let series = tidy(series);
     let (long, short): (Vec<_>, Vec<_>) =
         series.iter().partition(|(_, points)| points.len() >= DIRECT_CHUNK_POINTS);
@@ -74,10 +78,13 @@ pub fn append(tx: &mut Tx<'_>, run: RunId, series: &[(i64, Vec<Point>)]) -> Resu
         appended.rows = 1;
         appended.points = short.iter().map(|(_, points)| points.len()).sum();
         let row = codec::encode_log_row(short.iter().map(|(key, points)| (*key, &points[..])));
+        let version = tx.version()?;
         tx.put(
-            "INSERT INTO metric_log (run, id, points) VALUES ($1, $2, $3)",
-            &params![run, new_id(), row],
+            "INSERT INTO metric_log (run, id, version, experiment, points) VALUES ($1, $2, $3, $4, $5)",
+            &params![run, new_id(), version, experiment, row],
         )?;
+    } else if !series.is_empty() {
+        touch::note(tx, run, experiment)?;
     }
     let rows: Vec<_> = series
         .iter()

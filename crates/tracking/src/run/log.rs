@@ -175,7 +175,10 @@ impl Tracking {
             // Their names were learned above.
             let _ = self.write_tags(tx, &info, &batch.tags)?;
         }
-        touch::note(tx, home.run, home.experiment)?;
+        // Metrics have marked it already.
+        if appended.is_none() {
+            touch::note(tx, home.run, home.experiment)?;
+        }
         Ok((learned, appended))
     }
 
@@ -262,7 +265,7 @@ fn write_metrics(
         by_key.entry(*key).or_default().push(metric.point);
     }
     let points: Vec<(i64, Vec<Point>)> = by_key.into_iter().collect();
-    metric::store::append(tx, home.run, &points).map(Some)
+    metric::store::append(tx, (home.run, home.experiment), &points).map(Some)
 }
 
 /// Checks a key. Where it stands is spelled out only for one that is refused: a batch has many.

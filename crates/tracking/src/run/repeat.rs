@@ -98,8 +98,10 @@ impl Repeats {
         let oldest = tx.now() - WINDOW;
         let found = tx.query_opt(
             "SELECT c.run, c.boot, c.lost FROM run_creation c JOIN run r ON r.id = c.run
-             WHERE c.fingerprint = $1 AND c.at >= $2 AND NOT EXISTS (
-                 SELECT 1 FROM run_touch t WHERE t.run = c.run AND t.version <> c.version)",
+             WHERE c.fingerprint = $1 AND c.at >= $2
+               AND NOT EXISTS (
+                   SELECT 1 FROM run_touch t WHERE t.run = c.run AND t.version <> c.version)
+               AND NOT EXISTS (SELECT 1 FROM metric_log l WHERE l.run = c.run)",
             &params![print.as_slice(), oldest],
         )?;
         let Some(row) = found else { return Ok(None) };

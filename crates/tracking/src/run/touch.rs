@@ -4,8 +4,11 @@
 //! version of every row that is updated until a vacuum comes by, and a run that logs a thousand
 //! metrics a second would be buried under them.
 //!
-//! Must hold: of a run's rows the one with the greatest version stays. Others say nothing that it
-//! does not say, and are removed now and then.
+//! What a request logs is a row of `metric_log` anyway, and that row says the same: it has no other here,
+//! until compaction takes it away and leaves its version behind.
+//!
+//! Must hold: of a run's rows, in both tables, the one with the greatest version stays. Others say nothing
+//! that it does not say, and are removed now and then.
 
 use falaj_base::Result;
 use falaj_store::db::{Held, Row, Tx, params};
@@ -23,6 +26,30 @@ pub(crate) const SCHEMA: &str = "
     DROP INDEX run_touched;
     ALTER TABLE run DROP COLUMN touched;
     CREATE INDEX run_experiment ON run (experiment);";
+
+/// The points stay last: see [`crate::metric::store`]. Rows that were there before have theirs in
+/// `run_touch`, and zero here.
+pub(crate) const LOG_SCHEMA: &str = "
+    CREATE TABLE metric_log_with_version (
+        run BLOB NOT NULL, id BLOB NOT NULL, version INTEGER NOT NULL, experiment INTEGER NOT NULL,
+        points BLOB NOT NULL, PRIMARY KEY (run, id)) CLUSTERED;
+    INSERT INTO metric_log_with_version (run, id, version, experiment, points)
+        SELECT run, id, 0, 0, points FROM metric_log;
+    DROP TABLE metric_log;
+    ALTER TABLE metric_log_with_version RENAME TO metric_log;
+    CREATE INDEX metric_log_order ON metric_log (experiment, version, run);";
+
+/// The runs of an experiment, `$1`, that have changed at or after a version, `$2`.
+pub(crate) const SINCE: &str = "
+    SELECT run FROM run_touch WHERE experiment = $1 AND version >= $2
+    UNION SELECT run FROM metric_log WHERE experiment = $1 AND version >= $2";
+
+/// A change of a run that a row of the log told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Logged {
+    pub(crate) version: i64,
+    pub(crate) experiment: i64,
+}
 
 const HELD: &str =
     "experiment, stage, (SELECT e.id FROM experiment e WHERE e.no = run.experiment) AS shown_as";
@@ -55,12 +82,16 @@ pub(crate) fn hold_still(tx: &mut Tx<'_>, run: RunId) -> Result<Option<Stage>> {
 /// Marks a run as changed, without waiting for anybody; gives the version.
 pub(crate) fn note(tx: &mut Tx<'_>, run: RunId, experiment: i64) -> Result<i64> {
     let version = tx.version()?;
+    insert(tx, run, Logged { version, experiment })?;
+    Ok(version)
+}
+
+fn insert(tx: &mut Tx<'_>, run: RunId, Logged { version, experiment }: Logged) -> Result<()> {
     tx.put(
         "INSERT INTO run_touch (run, version, experiment) VALUES ($1, $2, $3)
          ON CONFLICT (run, version) DO NOTHING",
         &params![run, version, experiment],
-    )?;
-    Ok(version)
+    )
 }
 
 /// Marks all runs of an experiment as changed.
@@ -75,9 +106,18 @@ pub(crate) fn note_all(tx: &mut Tx<'_>, experiment: i64) -> Result<()> {
     .map(drop)
 }
 
-/// Forgets the changes of a run but for the last, whose version it gives. Those before `since` are known
-/// to be forgotten: PostgreSQL would step over what is left of each of them until a vacuum comes by.
-pub(crate) fn settle(tx: &mut Tx<'_>, run: RunId, since: Option<i64>) -> Result<Option<i64>> {
+/// Forgets the changes of a run but for the last, whose version it gives; `moved` is the last that rows told
+/// of which are not in the log any more. Those before `since` are known to be forgotten: PostgreSQL would
+/// step over what is left of each of them until a vacuum comes by.
+pub(crate) fn settle(
+    tx: &mut Tx<'_>,
+    run: RunId,
+    since: Option<i64>,
+    moved: Option<Logged>,
+) -> Result<Option<i64>> {
+    if let Some(moved) = moved {
+        insert(tx, run, moved)?;
+    }
     let last = "SELECT MAX(version) AS last FROM run_touch WHERE run = $1";
     let last: Option<i64> = tx.query_one(last, &params![run])?.get("last")?;
     if let Some(last) = last {
@@ -98,6 +138,7 @@ pub(super) fn forget(tx: &mut Tx<'_>, run: RunId) -> Result<()> {
 /// would be read again by every search. They are stamped anew.
 pub(crate) fn settle_versions(tx: &mut Tx<'_>) -> Result<()> {
     let version = tx.version()?;
+    tx.execute("UPDATE metric_log SET version = $1 WHERE version > $1", &params![version])?;
     let ahead = tx.query(
         "SELECT e.no FROM experiment e
          WHERE (SELECT MAX(t.version) FROM run_touch t WHERE t.experiment = e.no) > $1",

@@ -11,7 +11,7 @@ use falaj_store::db::{Row as DbRow, Tx, Value, params};
 use super::column::{Column, Numbers, Row, Texts};
 use crate::experiment::Stage;
 use crate::key::{self, KeyKind};
-use crate::run::{RunId, RunStatus, store};
+use crate::run::{RunId, RunStatus, store, touch};
 
 /// Above this share of changed runs a column is loaded anew rather than mended.
 const RELOAD_ABOVE: usize = 4;
@@ -89,8 +89,7 @@ impl Frame {
         let (sql, values) = match self.seen {
             None => (Cow::from(all), vec![experiment.into()]),
             Some(seen) => {
-                let touched = "SELECT run FROM run_touch WHERE experiment = $1 AND version >= $2";
-                let sql = format!("{all} AND id IN ({touched})");
+                let sql = format!("{all} AND id IN ({})", touch::SINCE);
                 (sql.into(), vec![experiment.into(), seen.into()])
             }
         };

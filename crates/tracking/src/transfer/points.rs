@@ -98,7 +98,7 @@ impl Tracking {
         let (keys, learned) = self.0.keys.number(tx, (home.experiment, KeyKind::Metric), names)?;
         let numbered: Vec<(i64, Vec<Point>)> =
             keys.into_iter().zip(series.values().cloned()).collect();
-        Ok((learned, metric::store::append(tx, run, &numbered)?))
+        Ok((learned, metric::store::append(tx, (run, home.experiment), &numbered)?))
     }
 }
 

@@ -92,8 +92,8 @@ impl Plan {
         let mut context = Context::new(&SHA256);
         let mut fixed = 0;
         for part in parts {
-            let Some(sha256) = &part.sha256 else { continue };
-            for text in [part.name.as_str(), sha256.as_str()] {
+            let Some(hash) = part.hash() else { continue };
+            for text in [part.name.as_str(), hash] {
                 context.update(&(text.len() as u64).to_be_bytes());
                 context.update(text.as_bytes());
             }
@@ -131,7 +131,8 @@ mod tests {
 
     fn part(name: &str, sha256: Option<&str>, rows: u64) -> SourceRead {
         let sha256 = sha256.map(ToOwned::to_owned);
-        SourceRead { view: "v".to_owned(), name: name.to_owned(), version: None, sha256, rows }
+        let (view, name) = ("v".to_owned(), name.to_owned());
+        SourceRead { view, name, version: None, sha256, blake3: None, rows }
     }
 
     #[test]

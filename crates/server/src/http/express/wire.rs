@@ -26,6 +26,7 @@ use super::head::{Head, Lengths, has_end, may_begin};
 use super::reply::Reply;
 use crate::http::activity::Activity;
 use crate::http::connection::{Line, Timeouts};
+use crate::http::loops::Home;
 use crate::http::port::Answered;
 
 /// Room for a head and a small body; most requests need no more.
@@ -34,13 +35,26 @@ const ROOM: usize = 4 * 1024;
 /// and how fast it must come.
 const BODY_WITHIN: Duration = Duration::from_millis(50);
 
+/// How long calls are answered where they come.
+#[derive(Debug)]
+pub(in crate::http) enum Stay {
+    /// One, and no more: whoever sends a second may send many, for which there are threads.
+    ForOne,
+    /// All of them.
+    Here,
+    /// All of them, and what they start runs there.
+    At(Home),
+}
+
 /// How this came to its end.
 #[derive(Debug)]
 pub(in crate::http) enum End {
     /// So did the connection.
     Closed,
+    /// Another call on the short way came than was to be answered.
+    Again,
     /// The ordinary way goes on, with what came and was not answered.
-    Ordinary(Vec<u8>),
+    Ordinary,
 }
 
 /// What was waited for.
@@ -52,38 +66,39 @@ enum Came {
     Late,
 }
 
-pub(in crate::http) struct Wire<'a, S> {
-    pub(in crate::http) stream: &'a mut S,
-    pub(in crate::http) express: &'a Arc<Express>,
-    pub(in crate::http) line: &'a Line,
-    pub(in crate::http) activity: &'a Activity,
+/// A connection.
+pub(in crate::http) struct Wire<S> {
+    pub(in crate::http) stream: S,
+    pub(in crate::http) line: Line,
+    pub(in crate::http) activity: Activity,
     pub(in crate::http) timeouts: Timeouts,
+    /// What came and was not answered.
+    pub(in crate::http) came: Vec<u8>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Wire<'_, S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     /// Answers requests for as long as they are of this kind.
-    pub(in crate::http) async fn serve(self) -> End {
-        let Self { stream, express, line, activity, timeouts } = self;
+    pub(in crate::http) async fn serve(&mut self, express: &Arc<Express>, stay: Stay) -> End {
+        let Self { stream, line, activity, timeouts, came } = self;
         let mut quiet = pin!(activity.silence(timeouts.header, timeouts.idle));
         let mut stopping = pin!(line.drain.started());
-        let (mut came, mut reply) = (Vec::with_capacity(ROOM), Vec::new());
-        let mut known = None;
+        let (mut known, mut reply) = (None, Vec::new());
         loop {
             let (mut head_since, mut scanned) = (None, 0);
             let lengths = loop {
-                let since = match found(&came, &mut known, &mut scanned, express, line) {
+                let since = match found(came, &mut known, &mut scanned, express, line) {
                     Found::Head(it) if it.head + it.body > express.max_size => {
-                        return End::Ordinary(came);
+                        return End::Ordinary;
                     }
                     Found::Head(whole) if came.len() >= whole.head + whole.body => break whole,
                     // From when the head was there: each piece of the body is not waited for anew.
                     Found::Head(_) => Some(*head_since.get_or_insert_with(Instant::now)),
                     Found::Beginning if came.len() < express.max_size => None,
-                    Found::Beginning | Found::Other => return End::Ordinary(came),
+                    Found::Beginning | Found::Other => return End::Ordinary,
                 };
                 let mut late = pin!(patience(since));
                 let waited = poll_fn(|cx| {
-                    if let Poll::Ready(read) = read_more(stream, cx, &mut came) {
+                    if let Poll::Ready(read) = read_more(stream, cx, came) {
                         return Poll::Ready(match (read, since) {
                             (Ok(1..), _) => Came::Bytes,
                             (_, None) => Came::Nothing,
@@ -107,15 +122,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<'_, S> {
                         let _ = stream.shutdown().await;
                         return End::Closed;
                     }
-                    Came::Late => return End::Ordinary(came),
+                    Came::Late => return End::Ordinary,
                 }
             };
-            let Some(head) = &known else { return End::Ordinary(came) };
+            if matches!(stay, Stay::ForOne) && activity.has_served() {
+                return End::Again;
+            }
+            let Some(head) = &known else { return End::Ordinary };
             let busy = activity.begin();
-            let body = taken(&mut came, lengths);
-            let answer = pin!(express.port.answer_known(head, body, line));
-            let answered = unless_gone(answer, stream, &mut came, express.max_size);
+            let body = taken(came, lengths);
+            let answer = express.port.answer_known(head, body, line);
+            let answer = pin!(async {
+                match &stay {
+                    Stay::At(home) => home.of(answer).await,
+                    Stay::ForOne | Stay::Here => answer.await,
+                }
+            });
+            let answered = unless_gone(answer, stream, came, express.max_size);
             let Some(answered) = answered.await else { return End::Closed };
+            if matches!(stay, Stay::At(_)) {
+                // All that this thread was brought is answered before any of it is told: clients that wait
+                // for several answers are then woken once, and not by each.
+                tokio::task::yield_now().await;
+            }
             let last = answered.ends || line.drain.has_started();
             let tls = line.peer.tls;
             Reply { answer: answered.answer, id: answered.id, tls, last }.write(&mut reply).await;

@@ -27,7 +27,7 @@ fn points(range: std::ops::Range<i64>) -> Vec<Point> {
 }
 
 async fn append(db: &Db, run: RunId, series: Vec<(i64, Vec<Point>)>) -> Appended {
-    db.write(move |tx| store::append(tx, run, &series)).await.expect("appending")
+    db.write(move |tx| store::append(tx, (run, 1), &series)).await.expect("appending")
 }
 
 /// Logs points one by one, as most clients do.
