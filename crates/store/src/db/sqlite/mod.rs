@@ -4,6 +4,7 @@
 //! fsynced; readers work on snapshots and neither wait for the writer nor hold it up.
 
 mod bind;
+mod checkpoint;
 mod patience;
 mod reader;
 mod writer;
@@ -29,9 +30,6 @@ pub(super) use writer::Writer;
 
 /// Prepared statements kept per connection.
 const STATEMENT_CACHE: usize = 256;
-/// Pages in the write-ahead log before they are moved into the database file: 16 MiB. A page that
-/// many commits touch is moved once for all of them, and each move costs two more fsyncs.
-const CHECKPOINT_PAGES: usize = 4096;
 
 pub(super) struct Sqlite {
     pub(super) writer: Writer,
@@ -49,10 +47,10 @@ impl Sqlite {
         replies: ReplyKey,
     ) -> Result<Self> {
         let lock = lock_file(path)?;
-        let connection = connect(path, config.durability)?;
         let (durability, file) = (config.durability, path.to_owned());
+        let connections = (connect(path, durability)?, connect(path, durability)?);
         Ok(Self {
-            writer: Writer::start(connection, config, clock.clone(), replies)?,
+            writer: Writer::start(connections, config, clock.clone(), replies)?,
             readers: Readers::new(config.readers, move || connect(&file, durability))?,
             path: path.to_owned(),
             _lock: lock,
@@ -106,7 +104,6 @@ fn connect(path: &Path, durability: Durability) -> Result<Connection> {
              PRAGMA synchronous = {synchronous};
              PRAGMA foreign_keys = ON;
              PRAGMA cache_size = -8192;
-             PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
              PRAGMA temp_store = MEMORY;
              PRAGMA secure_delete = ON;"
         ))

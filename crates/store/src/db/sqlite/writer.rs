@@ -24,6 +24,7 @@ use rusqlite::{Connection, Statement};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
+use super::checkpoint::Checkpoints;
 use super::patience::Patience;
 use super::{execute_many, translate};
 use crate::db::config::DatabaseConfig;
@@ -130,14 +131,16 @@ pub(in crate::db) struct Counters {
 }
 
 impl Writer {
+    /// With a connection to write with, and one for checkpoints.
     pub(in crate::db) fn start(
-        connection: Connection,
+        (mut connection, other): (Connection, Connection),
         config: &DatabaseConfig,
         clock: Clock,
         replies: ReplyKey,
     ) -> Result<Self> {
         let (queue, jobs) = mpsc::channel(config.write_queue);
         let (counters, awaited) = (Arc::<Counters>::default(), Arc::<Awaited>::default());
+        let checkpoints = Checkpoints::start(&mut connection, other)?;
         let thread = Thread {
             connection,
             clock,
@@ -148,7 +151,7 @@ impl Writer {
         };
         let started = thread::Builder::new()
             .name("falaj-writer".to_owned())
-            .spawn(move || thread.run(jobs))
+            .spawn(move || thread.run(jobs, checkpoints))
             .map_err(Error::internal)?;
         Ok(Self { queue, thread: started.thread().clone(), awaited, counters })
     }
@@ -296,7 +299,7 @@ struct Shared {
 }
 
 impl Thread {
-    fn run(self, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
+    fn run(self, mut jobs: mpsc::Receiver<Box<dyn Job>>, mut checkpoints: Checkpoints) {
         // It fails for want of memory only; without a thread every write is told that it has stopped.
         let Ok(mut verbs) = Verbs::of(&self.connection) else { return };
         let (mut patience, mut last) = (Patience::default(), Shared::default());
@@ -304,6 +307,7 @@ impl Thread {
             let waits = last.jobs > 1 && patience.waits();
             let expected = if waits { self.batch.min(last.jobs + last.waiting) } else { 0 };
             last = self.commit_together(first, &mut jobs, (expected, last.took), &mut verbs);
+            checkpoints.look(&self.connection);
             if waits {
                 patience.learn(last.jobs >= expected);
             }
@@ -492,7 +496,8 @@ mod tests {
                 .unwrap();
             let clock = Clock::manual(Timestamp::from_micros(0));
             let config = DatabaseConfig::default();
-            let writer = Writer::start(connection, &config, clock, ReplyKey::default()).unwrap();
+            let connections = (connection, Connection::open(&path).unwrap());
+            let writer = Writer::start(connections, &config, clock, ReplyKey::default()).unwrap();
             let (go, wait) = std::sync::mpsc::channel::<()>();
             let wait = Mutex::new(wait);
             let insert = |name: &'static str| {
