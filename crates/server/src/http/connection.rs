@@ -146,7 +146,7 @@ impl Connection {
             if matches!(end, End::Again) {
                 end = match loops.free() {
                     Some(free) => {
-                        let calls = elsewhere(wire, express.clone(), Home::here());
+                        let calls = Box::pin(elsewhere(wire, express.clone(), Home::here()));
                         let Some((back, end)) = free.run(calls).await else { return };
                         wire = back;
                         if matches!(end, End::Ordinary) && wire.stream.settle().is_err() {

@@ -17,8 +17,8 @@ use super::codec;
 use super::history::in_time_order;
 use super::point::Point;
 use super::store::{CHUNK_POINTS, blob, decode_chunk, insert_chunks};
-use crate::run::touch::{self, Logged};
 use crate::run::RunId;
+use crate::run::touch::{self, Logged};
 
 /// The most log rows one transaction moves: on SQLite other writers wait for it.
 pub const ROWS_AT_ONCE: usize = 512;
