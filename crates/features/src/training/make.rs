@@ -26,7 +26,7 @@ use serde_json::json;
 use super::id::TrainingSetId;
 use super::join::{Join, Side};
 use super::set::{Task, resource};
-use super::spec::{Chosen, Manifest, Register, Work};
+use super::spec::{Chosen, FORMAT, Manifest, Register, Work};
 use super::store::{self, Made};
 use crate::definition::form::Noun;
 use crate::definition::{ViewVersion, store as definitions};
@@ -248,7 +248,7 @@ impl Features {
         let rows = rows.ok_or_else(|| Error::internal("a join failed and was stored"))?;
         let what = &task.work.what;
         let manifest = Manifest {
-            format: 1,
+            format: FORMAT,
             features: task.work.chosen.clone(),
             event_time: what.time().to_owned(),
             as_of: what.as_of,

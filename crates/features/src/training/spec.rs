@@ -101,6 +101,9 @@ pub(crate) struct Work {
     pub(crate) views: Vec<VersionId>,
 }
 
+/// How manifests are written now. The first kind had the SHA-256 of files in the place of their BLAKE3.
+pub(super) const FORMAT: u32 = 2;
+
 /// What a training set was made of. Its SHA-256 is the set's digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Manifest {

@@ -149,8 +149,9 @@ impl Connection {
                         let calls = Box::pin(elsewhere(wire, express.clone(), Home::here()));
                         let Some((back, end)) = free.run(calls).await else { return };
                         wire = back;
-                        if matches!(end, End::Ordinary) && wire.stream.settle().is_err() {
-                            return;
+                        if matches!(end, End::Ordinary) {
+                            // If it cannot, that thread goes on telling what it has to say.
+                            let _ = wire.stream.settle();
                         }
                         end
                     }
@@ -197,10 +198,9 @@ async fn elsewhere<S>(mut wire: Wire<S>, express: Arc<Express>, home: Home) -> (
 where
     S: AsyncRead + AsyncWrite + Movable + Unpin + Send + 'static,
 {
-    let end = match wire.stream.settle() {
-        Ok(()) => wire.serve(&express, Stay::At(home)).await,
-        Err(_) => End::Closed,
-    };
+    // If it cannot, for want of descriptors, it is told by those who were before what the stream has to say.
+    let _ = wire.stream.settle();
+    let end = wire.serve(&express, Stay::At(home)).await;
     (wire, end)
 }
 

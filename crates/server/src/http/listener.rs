@@ -91,6 +91,7 @@ impl Listener {
             cut.cancel();
             tasks.wait().await;
         }
+        self.loops.ended().await;
     }
 
     /// The next connection, with the permits it holds while it lives; none only if the permits

@@ -5,8 +5,8 @@
 //! the short way takes ten, and waking a thread for it takes as long. Here a connection stays with one
 //! thread, which finds out by one question which of its connections have brought something.
 //!
-//! Must hold: only calls on the short way are answered here, which compute nothing that takes long where
-//! they arrive. What they start besides runs where it would run otherwise ([`Home`]): nothing that outlives
+//! Must hold: only calls on the short way are answered here, which compute nothing where they arrive that
+//! takes longer than a millisecond: the thread's other connections wait for it. What they start besides runs where it would run otherwise ([`Home`]): nothing that outlives
 //! a call depends on these threads.
 
 use std::future::poll_fn;
@@ -21,12 +21,16 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle};
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 /// The threads, one for each processor; started when the first connection comes to stay. They end when
 /// this is dropped.
 #[derive(Debug, Default)]
-pub(super) struct Loops(OnceLock<Vec<Loop>>);
+pub(super) struct Loops {
+    all: OnceLock<Vec<Loop>>,
+    /// The connections of all of them.
+    tasks: TaskTracker,
+}
 
 /// One of them.
 #[derive(Debug)]
@@ -34,20 +38,27 @@ pub(super) struct Loop {
     runtime: Handle,
     /// How many connections it has.
     connections: Arc<AtomicUsize>,
+    tasks: TaskTracker,
     _ends: DropGuard,
 }
 
 impl Loops {
     /// The thread that has fewest connections; none if none could be started.
     pub(super) fn free(&self) -> Option<&Loop> {
-        let all = self.0.get_or_init(start);
+        let all = self.all.get_or_init(|| start(&self.tasks));
         all.iter().min_by_key(|each| each.connections.load(Ordering::Relaxed))
+    }
+
+    /// Waits until no connection is left; more must not come by then.
+    pub(super) async fn ended(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
     }
 }
 
-fn start() -> Vec<Loop> {
+fn start(tasks: &TaskTracker) -> Vec<Loop> {
     let count = available_parallelism().map_or(1, usize::from);
-    let started: io::Result<Vec<Loop>> = (0..count).map(|_| Loop::start()).collect();
+    let started: io::Result<Vec<Loop>> = (0..count).map(|_| Loop::start(tasks)).collect();
     started.unwrap_or_else(|error| {
         tracing::warn!(%error, "no threads for predictions alone: they share those of all requests");
         Vec::new()
@@ -55,7 +66,7 @@ fn start() -> Vec<Loop> {
 }
 
 impl Loop {
-    fn start() -> io::Result<Self> {
+    fn start(tasks: &TaskTracker) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (handle, end) = (runtime.handle().clone(), CancellationToken::new());
         let ends = end.clone().drop_guard();
@@ -63,21 +74,24 @@ impl Loop {
             runtime.block_on(end.cancelled());
             runtime.shutdown_background();
         })?;
-        Ok(Self { runtime: handle, connections: Arc::default(), _ends: ends })
+        let (connections, tasks) = (Arc::default(), tasks.clone());
+        Ok(Self { runtime: handle, connections, tasks, _ends: ends })
     }
 
     /// Runs the work of a connection. It ends early if whoever waits for it leaves; nothing comes back if it
     /// panicked.
-    pub(super) async fn run<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Option<T> {
+    pub(super) fn run<T, W>(&self, work: W) -> impl Future<Output = Option<T>> + use<T, W>
+    where
+        T: Send + 'static,
+        W: Future<Output = T> + Send + 'static,
+    {
         let counted = Counted::new(&self.connections);
         let work = async move {
             let _counted = counted;
             work.await
         };
-        AbortOnDropHandle::new(self.runtime.spawn(work)).await.ok()
+        let done = AbortOnDropHandle::new(self.tasks.spawn_on(work, &self.runtime));
+        async move { done.await.ok() }
     }
 }
 
@@ -167,7 +181,7 @@ mod tests {
         });
         assert_eq!(answer.await, Some(("falaj-loop".to_owned(), here)));
 
-        let count = loops.0.get().unwrap().len();
+        let count = loops.all.get().unwrap().len();
         let (ends, _kept): (Vec<_>, Vec<_>) = (0..2 * count)
             .map(|_| {
                 let (end, ended) = oneshot::channel::<()>();
@@ -177,7 +191,7 @@ mod tests {
         let all = tokio::time::timeout(Duration::from_millis(100), futures::future::join_all(ends));
         let looked = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            let each = loops.0.get().unwrap().iter();
+            let each = loops.all.get().unwrap().iter();
             each.map(|each| each.connections.load(Ordering::Relaxed)).collect::<Vec<_>>()
         };
         let (waited, looked) = tokio::join!(all, looked);
@@ -186,7 +200,7 @@ mod tests {
         // Nobody waits for them any more, and so they have ended.
         for _ in 0..100 {
             tokio::time::sleep(Duration::from_millis(10)).await;
-            let mut each = loops.0.get().unwrap().iter();
+            let mut each = loops.all.get().unwrap().iter();
             if each.all(|each| each.connections.load(Ordering::Relaxed) == 0) {
                 return;
             }
@@ -221,6 +235,7 @@ mod tests {
             client.write_u8(turn).await.unwrap();
             assert_eq!(server.read_u8().await.unwrap(), turn);
         }
+        loops.ended().await;
         drop((loops, server));
         assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
     }

@@ -11,9 +11,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use falaj_base::quantity::{ByteSize, HumanDuration};
 use falaj_base::{Ctx, Error, Resource, Result, code};
-use falaj_server::http::METRICS_READ;
+use falaj_server::http::{METRICS_READ, TlsMode};
 use falaj_web::{Doc, Module, Plain, Routes, problem_response};
 use http::Method;
+use reqwest::{Certificate, Client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -120,6 +121,20 @@ impl Echo {
         TcpStream::connect(self.platform.address).await.unwrap()
     }
 
+    /// A connection that has a thread of its own by now.
+    async fn settled(&self) -> TcpStream {
+        let mut stream = self.connect().await;
+        for _ in 0..2 {
+            stream.write_all(self.request("", "hello").as_bytes()).await.unwrap();
+            assert!(reply(&mut stream).await.unwrap().ends_with("hello"));
+        }
+        stream
+    }
+
+    async fn begun(&self, settled: bool) -> TcpStream {
+        if settled { self.settled().await } else { self.connect().await }
+    }
+
     /// A connection that asked for something else before.
     async fn ordinary(&self) -> TcpStream {
         let mut stream = self.connect().await;
@@ -128,10 +143,11 @@ impl Echo {
         stream
     }
 
-    /// What both ways make of the same bytes: the reply, and whether another request is answered.
-    async fn both(&self, bytes: &[u8]) -> [(Option<String>, bool); 2] {
+    /// What both ways make of the same bytes, the short one twice: the reply, and whether another request
+    /// is answered.
+    async fn both(&self, bytes: &[u8]) -> [(Option<String>, bool); 3] {
         let mut seen = Vec::new();
-        for mut stream in [self.connect().await, self.ordinary().await] {
+        for mut stream in [self.connect().await, self.settled().await, self.ordinary().await] {
             let _ = stream.write_all(bytes).await;
             let first = reply(&mut stream).await.map(|reply| comparable(&reply));
             let _ = stream.write_all(self.request("", "again").as_bytes()).await;
@@ -232,9 +248,10 @@ async fn both_ways_answer_the_same() {
         "\r\n".to_owned() + &plain,
     ]);
     for request in requests {
-        let [short, ordinary] = echo.both(request.as_bytes()).await;
+        let [short, settled, ordinary] = echo.both(request.as_bytes()).await;
         let shown: String = request.chars().take(300).collect();
         assert_eq!(short, ordinary, "{shown:?}");
+        assert_eq!(settled, ordinary, "on a thread of its own: {shown:?}");
     }
     echo.platform.stop().await;
 }
@@ -282,44 +299,77 @@ async fn whoever_leaves_or_is_silent_is_let_go() {
         };
         tokio::time::timeout(AT_MOST, there)
     };
-    let mut leaving = echo.connect().await;
-    leaving.write_all(echo.request("", "wait").as_bytes()).await.unwrap();
-    under_way(1).await.expect("it waits");
-    drop(leaving);
-    under_way(0).await.expect("the work of one who left is dropped");
+    for settled in [false, true] {
+        let mut leaving = echo.begun(settled).await;
+        leaving.write_all(echo.request("", "wait").as_bytes()).await.unwrap();
+        under_way(1).await.expect("it waits");
+        drop(leaving);
+        under_way(0).await.expect("the work of one who left is dropped");
 
-    // Waiting for an answer is not silence; having got it, and then nothing, is.
-    let mut patient = echo.connect().await;
-    patient.write_all(echo.request("", "wait").as_bytes()).await.unwrap();
-    under_way(1).await.expect("it waits");
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    echo.held.go.notify_one();
-    let answer = String::from_utf8(until_closed(&mut patient).await).unwrap();
-    assert!(answer.ends_with("waited"), "{answer}");
-    // So is the beginning of a body, and nothing more: it is the ordinary way's to say so.
-    let mut begun = echo.connect().await;
-    let request = echo.request("", "hello");
-    begun.write_all(&request.as_bytes()[..request.len() - 3]).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    begun.write_all(b"llo").await.unwrap();
-    assert!(reply(&mut begun).await.unwrap().ends_with("hello"));
+        // Waiting for an answer is not silence; having got it, and then nothing, is.
+        let mut patient = echo.begun(settled).await;
+        patient.write_all(echo.request("", "wait").as_bytes()).await.unwrap();
+        under_way(1).await.expect("it waits");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        echo.held.go.notify_one();
+        let answer = String::from_utf8(until_closed(&mut patient).await).unwrap();
+        assert!(answer.ends_with("waited"), "{answer}");
+        // So is the beginning of a body, and nothing more: it is the ordinary way's to say so.
+        let mut begun = echo.begun(settled).await;
+        let request = echo.request("", "hello");
+        begun.write_all(&request.as_bytes()[..request.len() - 3]).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        begun.write_all(b"llo").await.unwrap();
+        assert!(reply(&mut begun).await.unwrap().ends_with("hello"));
+    }
     echo.platform.stop().await;
 }
 
 #[tokio::test]
 async fn a_server_that_stops_answers_whom_it_has_begun_to_answer() {
-    let echo = Echo::start().await;
-    let idle = echo.connect().await;
-    let mut asking = echo.connect().await;
-    asking.write_all(echo.request("", "wait").as_bytes()).await.unwrap();
-    while echo.held.under_way.load(Ordering::SeqCst) == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+    for settled in [false, true] {
+        let echo = Echo::start().await;
+        let idle = echo.begun(settled).await;
+        let mut asking = echo.begun(settled).await;
+        asking.write_all(echo.request("", "wait").as_bytes()).await.unwrap();
+        while echo.held.under_way.load(Ordering::SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let stopping = tokio::spawn(echo.platform.stop());
+        let mut idle = idle;
+        assert!(until_closed(&mut idle).await.is_empty());
+        echo.held.go.notify_one();
+        let answer = String::from_utf8(until_closed(&mut asking).await).unwrap();
+        assert!(answer.ends_with("waited") && answer.contains("connection: close"), "{answer}");
+        tokio::time::timeout(AT_MOST, stopping).await.unwrap().unwrap();
     }
-    let stopping = tokio::spawn(echo.platform.stop());
-    let mut idle = idle;
-    assert!(until_closed(&mut idle).await.is_empty());
-    echo.held.go.notify_one();
-    let answer = String::from_utf8(until_closed(&mut asking).await).unwrap();
-    assert!(answer.ends_with("waited") && answer.contains("connection: close"), "{answer}");
-    tokio::time::timeout(AT_MOST, stopping).await.unwrap().unwrap();
+}
+
+/// A connection through TLS goes to a thread of its own, and back for what is not on the short way.
+#[tokio::test]
+async fn encrypted_connections_move_as_others_do() {
+    let mut home = None;
+    let change = |config: &mut falaj_server::Config| {
+        config.tls.mode = TlsMode::On;
+        home = Some(config.data_dir.clone());
+    };
+    let platform = Platform::with_modules(change, vec![module(Held::default())]).await;
+    let pem = std::fs::read(home.unwrap().join("tls/cert.pem")).unwrap();
+    let certificate = Certificate::from_pem(&pem).unwrap();
+    let client = Client::builder().no_proxy().tls_certs_only([certificate]).http1_only();
+    let client = client.pool_max_idle_per_host(1).build().unwrap();
+    let url = |path: &str| format!("https://localhost:{}{path}", platform.address.port());
+    for round in 0..3 {
+        for size in [1, 5, 3_000, 6] {
+            let told = format!("{round}").repeat(size);
+            let asked = client.post(url("/v2/echo/a/say")).bearer_auth(&platform.token);
+            let answer = asked.body(told.clone()).send().await.unwrap();
+            assert_eq!(answer.status(), 200);
+            assert_eq!(answer.text().await.unwrap(), told);
+        }
+        let other = client.get(url("/health/live")).send().await.unwrap();
+        assert_eq!(other.status(), 200);
+        other.bytes().await.unwrap();
+    }
+    platform.stop().await;
 }

@@ -286,7 +286,7 @@ pub(super) fn decode_chunk(row: Row, out: &mut Vec<Point>) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of a row that has only them, without a copy.
+/// The bytes of a row that has them last, without a copy.
 pub(super) fn blob(row: Row) -> Result<Vec<u8>> {
     match row.into_values().pop() {
         Some(Value::Blob(bytes)) => Ok(bytes),

@@ -89,7 +89,8 @@ fn run_step(tx: &mut Tx<'_>, task: &Task, run: RunId) -> Result<Step> {
     if let Some(step) = files(tx, task)? {
         return Ok(step);
     }
-    for table in ["param", "run_tag", "dataset_input", "run_model"] {
+    // The points were compacted once more, perhaps, and left a mark.
+    for table in ["param", "run_tag", "dataset_input", "run_model", "run_touch"] {
         tx.execute(&format!("DELETE FROM {table} WHERE run = $1"), &params![run])?;
     }
     finish(tx, task)

@@ -121,9 +121,10 @@ pub(crate) fn settle(
     let last = "SELECT MAX(version) AS last FROM run_touch WHERE run = $1";
     let last: Option<i64> = tx.query_one(last, &params![run])?.get("last")?;
     if let Some(last) = last {
+        let moved = moved.map_or(i64::MAX, |moved| moved.version);
         tx.execute(
             "DELETE FROM run_touch WHERE run = $1 AND version >= $2 AND version < $3",
-            &params![run, since.unwrap_or(i64::MIN), last],
+            &params![run, since.unwrap_or(i64::MIN).min(moved), last],
         )?;
     }
     Ok(last)
@@ -138,14 +139,18 @@ pub(super) fn forget(tx: &mut Tx<'_>, run: RunId) -> Result<()> {
 /// would be read again by every search. They are stamped anew.
 pub(crate) fn settle_versions(tx: &mut Tx<'_>) -> Result<()> {
     let version = tx.version()?;
-    tx.execute("UPDATE metric_log SET version = $1 WHERE version > $1", &params![version])?;
     let ahead = tx.query(
         "SELECT e.no FROM experiment e
-         WHERE (SELECT MAX(t.version) FROM run_touch t WHERE t.experiment = e.no) > $1",
+         WHERE (SELECT MAX(t.version) FROM run_touch t WHERE t.experiment = e.no) > $1
+            OR (SELECT MAX(l.version) FROM metric_log l WHERE l.experiment = e.no) > $1",
         &params![version],
     )?;
     for row in ahead {
         let experiment: i64 = row.get("no")?;
+        tx.execute(
+            "UPDATE metric_log SET version = $2 WHERE experiment = $1 AND version > $2",
+            &params![experiment, version],
+        )?;
         let runs = tx.query(
             "SELECT DISTINCT run FROM run_touch WHERE experiment = $1 AND version > $2",
             &params![experiment, version],

@@ -13,8 +13,9 @@ const API: &str = "/api/2.0/mlflow";
 const DAY: Duration = Duration::from_hours(24);
 
 /// What belongs to runs and experiments, table by table.
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 14] = [
     "SELECT COUNT(*) AS n FROM run",
+    "SELECT COUNT(*) AS n FROM run_touch",
     "SELECT COUNT(*) AS n FROM param",
     "SELECT COUNT(*) AS n FROM run_tag",
     "SELECT COUNT(*) AS n FROM metric_log",

@@ -141,8 +141,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             let answered = unless_gone(answer, stream, came, express.max_size);
             let Some(answered) = answered.await else { return End::Closed };
             if matches!(stay, Stay::At(_)) {
-                // All that this thread was brought is answered before any of it is told: clients that wait
-                // for several answers are then woken once, and not by each.
+                // What this thread was brought is answered before it is told, some dozens at a time: clients
+                // that wait for several answers are then woken once, and not by each.
                 tokio::task::yield_now().await;
             }
             let last = answered.ends || line.drain.has_started();

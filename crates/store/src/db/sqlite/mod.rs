@@ -13,6 +13,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use falaj_base::{Clock, Error, Result, code};
 use rusqlite::config::DbConfig;
@@ -24,9 +25,16 @@ use super::dialect;
 use super::value::{Row, Value};
 use crate::record::ReplyKey;
 use bind::Slots;
+use checkpoint::Moved;
 
 pub(super) use reader::Readers;
 pub(super) use writer::Writer;
+
+/// How long somebody else's lock is waited for.
+const BUSY: Duration = Duration::from_secs(5);
+/// How long the log may be in use before it is given up to empty it, and how often that is tried.
+const SCRUB_WITHIN: Duration = Duration::from_secs(5);
+const SCRUB_AGAIN: Duration = Duration::from_millis(5);
 
 /// Prepared statements kept per connection.
 const STATEMENT_CACHE: usize = 256;
@@ -61,9 +69,17 @@ impl Sqlite {
     /// that what was deleted is in neither.
     pub(super) fn empty_log(&self) -> Result<()> {
         let connection = Connection::open(&self.path).map_err(translate)?;
-        connection
-            .execute_batch("PRAGMA busy_timeout = 5000; PRAGMA wal_checkpoint(TRUNCATE);")
-            .map_err(translate)
+        connection.busy_timeout(SCRUB_WITHIN).map_err(translate)?;
+        // Readers are waited for; whoever moves the log at this moment is not, and that is told in a row.
+        let until = Instant::now() + SCRUB_WITHIN;
+        while checkpoint::run(&connection, "TRUNCATE").map_err(translate)? == Moved::Busy {
+            if Instant::now() >= until {
+                let text = "the write-ahead log is in use and could not be emptied";
+                return Err(Error::new(&code::UNAVAILABLE, text));
+            }
+            std::thread::sleep(SCRUB_AGAIN);
+        }
+        Ok(())
     }
 }
 
@@ -92,6 +108,7 @@ fn connect(path: &Path, durability: Durability) -> Result<Connection> {
     )?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(translate)?;
+    connection.busy_timeout(BUSY).map_err(translate)?;
     let synchronous = match durability {
         Durability::Full => "FULL",
         Durability::UnsafeOff => "OFF",
@@ -99,8 +116,7 @@ fn connect(path: &Path, durability: Durability) -> Result<Connection> {
     // Secure delete: what a destroyed key was wrapped in must not linger in free pages.
     connection
         .execute_batch(&format!(
-            "PRAGMA busy_timeout = 5000;
-             PRAGMA journal_mode = WAL;
+            "PRAGMA journal_mode = WAL;
              PRAGMA synchronous = {synchronous};
              PRAGMA foreign_keys = ON;
              PRAGMA cache_size = -8192;
