@@ -65,7 +65,8 @@ impl Tracking {
             for OfRun { home, series } in &runs {
                 origin::check_run(tx, &mover, "series.run", home.run)?;
                 let id = home.run.to_string();
-                let stage = touch::touch(tx, home.run)?.ok_or_else(|| no_run(&id))?;
+                // Its points mark it as changed.
+                let stage = touch::hold_still(tx, home.run)?.ok_or_else(|| no_run(&id))?;
                 if mover.way == Way::Sync && stage == Stage::Deleted {
                     left_out.push(LeftAlone { id, stage: StageHere::Deleted });
                     continue;

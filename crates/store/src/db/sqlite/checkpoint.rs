@@ -72,12 +72,12 @@ impl Checkpoints {
     pub(super) fn look(&mut self, writer: &Connection) {
         let pages = self.pages.load(Ordering::Relaxed);
         if self.under_way {
-            let is_left = match pages {
-                MOST_PAGES.. => self.done.recv().is_err(),
-                _ => self.done.try_recv() == Err(TryRecvError::Empty),
+            // Should the other thread be gone, it is over, too, and all of it is done here.
+            let told = match pages {
+                MOST_PAGES.. => self.done.recv().map_err(TryRecvError::from),
+                _ => self.done.try_recv(),
             };
-            // Should the other thread be gone, all of it is done here.
-            if !is_left || pages >= MOST_PAGES {
+            if told != Err(TryRecvError::Empty) {
                 self.under_way = false;
                 self.finish(writer, pages);
             }

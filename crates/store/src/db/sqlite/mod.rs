@@ -32,8 +32,7 @@ pub(super) use writer::Writer;
 
 /// How long somebody else's lock is waited for.
 const BUSY: Duration = Duration::from_secs(5);
-/// How long the log may be in use before it is given up to empty it, and how often that is tried.
-const SCRUB_WITHIN: Duration = Duration::from_secs(5);
+/// How often it is tried to empty a log that is in use.
 const SCRUB_AGAIN: Duration = Duration::from_millis(5);
 
 /// Prepared statements kept per connection.
@@ -69,9 +68,9 @@ impl Sqlite {
     /// that what was deleted is in neither.
     pub(super) fn empty_log(&self) -> Result<()> {
         let connection = Connection::open(&self.path).map_err(translate)?;
-        connection.busy_timeout(SCRUB_WITHIN).map_err(translate)?;
+        connection.busy_timeout(BUSY).map_err(translate)?;
         // Readers are waited for; whoever moves the log at this moment is not, and that is told in a row.
-        let until = Instant::now() + SCRUB_WITHIN;
+        let until = Instant::now() + BUSY;
         while checkpoint::run(&connection, "TRUNCATE").map_err(translate)? == Moved::Busy {
             if Instant::now() >= until {
                 let text = "the write-ahead log is in use and could not be emptied";
