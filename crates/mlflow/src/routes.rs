@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
 use axum::{Json, RequestExt};
 use falaj_base::{Action, Ctx, Error, Result, code};
-use falaj_web::{ConnectionLife, Endpoint, Ok200, Reply, Routes, handled, problem_response};
+use falaj_web::{ConnectionLife, Endpoint, Ok200, Plain, Reply, Routes, handled, problem_response};
 use http::Method;
 use http::request::Parts;
 use schemars::JsonSchema;
@@ -88,6 +88,37 @@ impl<S: Send + Sync + 'static> Api<S> {
         F: Future<Output = Result<R>> + Send,
     {
         self.with_body(Method::POST, path, action, summary, handler)
+    }
+
+    /// The same for calls that come by the ten thousand a second: they have a short way as well.
+    #[must_use]
+    pub fn post_often<B, R, H, F>(
+        mut self,
+        path: &'static str,
+        action: &'static Action,
+        summary: &'static str,
+        handler: H,
+    ) -> Self
+    where
+        B: DeserializeOwned + JsonSchema + Send + 'static,
+        R: Serialize + JsonSchema + 'static,
+        H: Fn(Arc<S>, Call, B) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Result<R>> + Send,
+    {
+        let (service, places) = (self.service.clone(), Arc::new(self.places.clone()));
+        let answer = handler.clone();
+        self = self.post(path, action, summary, handler);
+        self.routes = self.routes.directly(move |ctx, parts, body| {
+            let (service, places, answer) = (service.clone(), places.clone(), answer.clone());
+            async move {
+                let place = places.of(&ctx, &parts).await?;
+                let call = Call { ctx, place, connection: None };
+                let reply = answer(service, call, wire::given(&parts.headers, &body)?).await?;
+                let body = serde_json::to_vec(&reply).map_err(Error::internal)?.into();
+                Ok(Plain { media: "application/json", beside: None, body })
+            }
+        });
+        self
     }
 
     /// The same by another method: PATCH and DELETE carry bodies here.

@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use falaj_base::{Error, Result, code};
-use http::{Method, header};
+use http::{HeaderMap, Method, header};
 use serde::Deserialize;
 use serde::de::{self, DeserializeOwned, Deserializer, SeqAccess, Unexpected, Visitor};
 use serde_json::{Map, Value};
@@ -24,16 +24,28 @@ pub async fn read<T: DeserializeOwned>(request: Request) -> Result<T> {
     if request.method() == Method::GET {
         return from_query(request.uri().query().unwrap_or(""));
     }
-    let json = request
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split(';').next())
-        .is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"));
+    let json = says_json(request.headers());
     let bytes = Bytes::from_request(request, &()).await.map_err(|rejection| {
         Error::new(&code::TOO_LARGE, "the body is larger than this route accepts")
             .caused_by(rejection)
     })?;
+    from_body(json, &bytes)
+}
+
+/// The fields of a request whose body has come.
+pub(crate) fn given<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T> {
+    from_body(says_json(headers), body)
+}
+
+fn says_json(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
+}
+
+fn from_body<T: DeserializeOwned>(json: bool, bytes: &[u8]) -> Result<T> {
     if bytes.is_empty() {
         return from_json(b"{}");
     }
@@ -41,7 +53,7 @@ pub async fn read<T: DeserializeOwned>(request: Request) -> Result<T> {
         let text = "Bad Request. Content-Type must be application/json.";
         return Err(Error::new(&code::INVALID_INPUT, text));
     }
-    from_json(&bytes)
+    from_json(bytes)
 }
 
 /// An object. A list would be taken for its fields in their order, and text that is not UTF-8 would

@@ -70,7 +70,7 @@ impl fmt::Debug for Direct {
 }
 
 impl Endpoint {
-    /// Answers calls whose path names its one parameter plainly with `handler`, which must do what
+    /// Answers calls whose path names its parameter, if it has one, plainly with `handler`, which must do what
     /// the endpoint's own handler does. The last check before an answer leaves is the same.
     pub fn directly<H, F>(&mut self, handler: H)
     where

@@ -3,14 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use axum::extract::Request;
 use axum::routing::{MethodFilter, MethodRouter};
 use falaj_base::{Action, Ctx, Error, Result};
-use http::Method;
+use http::{Method, request};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 
-use crate::direct::Direct;
+use crate::direct::{Direct, Plain};
 use crate::gate::Guard;
 use crate::handler::handled;
 use crate::input::{Input, absent};
@@ -246,6 +247,19 @@ impl<S: Send + Sync + 'static> Routes<S> {
             handler,
             direct: None,
         });
+        self
+    }
+
+    /// Gives the last endpoint a short way, see [`Endpoint::directly`].
+    #[must_use]
+    pub fn directly<H, F>(mut self, handler: H) -> Self
+    where
+        H: Fn(Ctx, Arc<request::Parts>, Bytes) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Plain>> + Send + 'static,
+    {
+        if let Some(last) = self.endpoints.last_mut() {
+            last.directly(handler);
+        }
         self
     }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use axum::body::Body;
 use falaj_governance::identity::LastCredential;
-use falaj_mlflow::edge;
 use falaj_web::{Lifeline, Stopping};
 use http::{Request, Response, Version};
 use hyper::body::Incoming;
@@ -27,6 +26,7 @@ use super::middleware::host::LastHost;
 use super::rewound::Rewound;
 use super::stall::StallGuard;
 use super::untaken::Untaken;
+use super::words::Words;
 
 /// How long a connection that was asked to close may take over it.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
@@ -228,16 +228,11 @@ fn service(
         let busy = activity.begin();
         let mut request = request.map(Body::new);
         // A path is rewritten before it is matched, so this lies around the router, not in it.
-        let spoken = edge::hear(&mut request);
-        let inference = falaj_serving::oip::edge::is_ours(request.uri().path());
+        let words = Words::hear(&mut request);
         let multiplexed = request.version() == Version::HTTP_2;
         let answer = doors.answer(request, line.clone());
         async move {
-            let mut response = answer.await;
-            if inference {
-                response = falaj_serving::oip::edge::translate(response);
-            }
-            Ok(spoken.answer(response).map(|body| {
+            Ok(words.answer(answer.await).map(|body| {
                 let body = Held::wrap(body, busy);
                 if multiplexed { Untaken::wrap(body, patience) } else { body }
             }))

@@ -53,8 +53,8 @@ pub(super) struct Express {
 pub(super) struct Lane {
     method: Method,
     path: &'static str,
-    /// What stands before the one parameter of the path, and behind it.
-    around: (&'static str, &'static str),
+    /// What stands before the one parameter of the path, and behind it; all of it, without one.
+    around: (&'static str, Option<&'static str>),
     handler: Direct,
 }
 
@@ -115,17 +115,22 @@ impl Lane {
     /// The short way of an endpoint, if it has one.
     pub(super) fn of(endpoint: &Endpoint) -> Option<Self> {
         let handler = endpoint.direct.clone()?;
-        let (before, rest) = endpoint.path.split_once('{')?;
-        let (_, behind) = rest.split_once('}')?;
-        let around = (before, behind);
+        let around = match endpoint.path.split_once('{') {
+            Some((before, rest)) => (before, Some(rest.split_once('}')?.1)),
+            None => (endpoint.path, None),
+        };
         Some(Self { method: endpoint.method.clone(), path: endpoint.path, around, handler })
     }
 
     fn is_for(&self, method: &Method, path: &str) -> bool {
         let (before, behind) = self.around;
-        let named = path.strip_prefix(before).and_then(|rest| rest.strip_suffix(behind));
+        let rest = path.strip_prefix(before);
         let plain = |name: &str| !name.is_empty() && !name.contains(['/', '%']);
-        *method == self.method && named.is_some_and(plain)
+        let ours = match behind {
+            Some(behind) => rest.and_then(|rest| rest.strip_suffix(behind)).is_some_and(plain),
+            None => rest == Some(""),
+        };
+        ours && *method == self.method
     }
 }
 
@@ -144,18 +149,38 @@ mod tests {
     use super::*;
     use crate::http::METRICS_READ;
 
-    #[test]
-    fn only_a_plain_name_takes_the_short_way() {
-        let path = "/v2/models/{name}/infer";
+    fn lane(path: &'static str) -> Lane {
         let handler = post(async || "routed");
-        let mut endpoints = Routes::new(Arc::new(()))
-            .raw(Method::POST, path, &METRICS_READ, Doc::default(), handler)
-            .into_endpoints();
-        assert!(Lane::of(&endpoints[0]).is_none());
-        endpoints[0].directly(|_, _, _| async {
+        let routes = Routes::new(Arc::new(()));
+        let routes = routes.raw(Method::POST, path, &METRICS_READ, Doc::default(), handler);
+        let direct = routes.directly(|_, _, _| async {
             Ok(Plain { media: "text/plain", beside: None, body: Bytes::new() })
         });
+        let mut endpoints = direct.into_endpoints();
         let lane = Lane::of(&endpoints[0]).unwrap();
+        endpoints[0].direct = None;
+        assert!(Lane::of(&endpoints[0]).is_none());
+        lane
+    }
+
+    #[test]
+    fn without_a_name_the_path_is_all_of_it() {
+        let lane = lane("/api/runs/log");
+        for (method, path, ours) in [
+            (Method::POST, "/api/runs/log", true),
+            (Method::GET, "/api/runs/log", false),
+            (Method::POST, "/api/runs/log/", false),
+            (Method::POST, "/api/runs/log-more", false),
+            (Method::POST, "/api/runs", false),
+            (Method::POST, "/api/runs/l%6fg", false),
+        ] {
+            assert_eq!(lane.is_for(&method, path), ours, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn only_a_plain_name_takes_the_short_way() {
+        let lane = lane("/v2/models/{name}/infer");
         for (method, path, ours) in [
             (Method::POST, "/v2/models/churn/infer", true),
             (Method::POST, "/v2/models/a-b.c/infer", true),

@@ -13,8 +13,7 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::thread::{self, available_parallelism};
 
 use tokio::net::TcpStream;
@@ -26,47 +25,42 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 /// The threads, one for each processor; started when the first connection comes to stay. They end when
 /// this is dropped.
 #[derive(Debug, Default)]
-pub(super) struct Loops {
-    all: OnceLock<Vec<Loop>>,
-    /// The connections of all of them.
-    tasks: TaskTracker,
-}
+pub(super) struct Loops(OnceLock<Vec<Loop>>);
 
 /// One of them.
 #[derive(Debug)]
 pub(super) struct Loop {
     runtime: Handle,
-    /// How many connections it has.
-    connections: Arc<AtomicUsize>,
-    tasks: TaskTracker,
+    connections: TaskTracker,
     _ends: DropGuard,
 }
 
 impl Loops {
     /// The thread that has fewest connections; none if none could be started.
     pub(super) fn free(&self) -> Option<&Loop> {
-        let all = self.all.get_or_init(|| start(&self.tasks));
-        all.iter().min_by_key(|each| each.connections.load(Ordering::Relaxed))
+        self.0.get_or_init(start).iter().min_by_key(|each| each.connections.len())
     }
 
     /// Waits until no connection is left; more must not come by then.
     pub(super) async fn ended(&self) {
-        self.tasks.close();
-        self.tasks.wait().await;
+        for each in self.0.get().into_iter().flatten() {
+            each.connections.close();
+            each.connections.wait().await;
+        }
     }
 }
 
-fn start(tasks: &TaskTracker) -> Vec<Loop> {
+fn start() -> Vec<Loop> {
     let count = available_parallelism().map_or(1, usize::from);
-    let started: io::Result<Vec<Loop>> = (0..count).map(|_| Loop::start(tasks)).collect();
+    let started: io::Result<Vec<Loop>> = (0..count).map(|_| Loop::start()).collect();
     started.unwrap_or_else(|error| {
-        tracing::warn!(%error, "no threads for predictions alone: they share those of all requests");
+        tracing::warn!(%error, "no threads for short calls alone: they share those of all requests");
         Vec::new()
     })
 }
 
 impl Loop {
-    fn start(tasks: &TaskTracker) -> io::Result<Self> {
+    fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (handle, end) = (runtime.handle().clone(), CancellationToken::new());
         let ends = end.clone().drop_guard();
@@ -74,8 +68,7 @@ impl Loop {
             runtime.block_on(end.cancelled());
             runtime.shutdown_background();
         })?;
-        let (connections, tasks) = (Arc::default(), tasks.clone());
-        Ok(Self { runtime: handle, connections, tasks, _ends: ends })
+        Ok(Self { runtime: handle, connections: TaskTracker::new(), _ends: ends })
     }
 
     /// Runs the work of a connection. It ends early if whoever waits for it leaves; nothing comes back if it
@@ -85,29 +78,8 @@ impl Loop {
         T: Send + 'static,
         W: Future<Output = T> + Send + 'static,
     {
-        let counted = Counted::new(&self.connections);
-        let work = async move {
-            let _counted = counted;
-            work.await
-        };
-        let done = AbortOnDropHandle::new(self.tasks.spawn_on(work, &self.runtime));
+        let done = AbortOnDropHandle::new(self.connections.spawn_on(work, &self.runtime));
         async move { done.await.ok() }
-    }
-}
-
-/// One connection of a thread.
-struct Counted(Arc<AtomicUsize>);
-
-impl Counted {
-    fn new(connections: &Arc<AtomicUsize>) -> Self {
-        connections.fetch_add(1, Ordering::Relaxed);
-        Self(connections.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -181,7 +153,7 @@ mod tests {
         });
         assert_eq!(answer.await, Some(("falaj-loop".to_owned(), here)));
 
-        let count = loops.all.get().unwrap().len();
+        let count = loops.0.get().unwrap().len();
         let (ends, _kept): (Vec<_>, Vec<_>) = (0..2 * count)
             .map(|_| {
                 let (end, ended) = oneshot::channel::<()>();
@@ -191,8 +163,8 @@ mod tests {
         let all = tokio::time::timeout(Duration::from_millis(100), futures::future::join_all(ends));
         let looked = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            let each = loops.all.get().unwrap().iter();
-            each.map(|each| each.connections.load(Ordering::Relaxed)).collect::<Vec<_>>()
+            let each = loops.0.get().unwrap().iter();
+            each.map(|each| each.connections.len()).collect::<Vec<_>>()
         };
         let (waited, looked) = tokio::join!(all, looked);
         assert!(waited.is_err(), "they wait for what never comes");
@@ -200,8 +172,8 @@ mod tests {
         // Nobody waits for them any more, and so they have ended.
         for _ in 0..100 {
             tokio::time::sleep(Duration::from_millis(10)).await;
-            let mut each = loops.all.get().unwrap().iter();
-            if each.all(|each| each.connections.load(Ordering::Relaxed) == 0) {
+            let mut each = loops.0.get().unwrap().iter();
+            if each.all(|each| each.connections.is_empty()) {
                 return;
             }
         }

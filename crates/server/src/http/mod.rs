@@ -27,6 +27,7 @@ mod sources;
 mod stall;
 mod tls;
 mod untaken;
+mod words;
 
 pub use config::{LimitsConfig, ServerConfig, TlsConfig, TlsMode};
 pub use connection::Peer;

@@ -23,6 +23,8 @@ use crate::platform::Platform;
 use crate::port::{AT_MOST, until_closed};
 
 const PATH: &str = "/v2/echo/{name}/say";
+/// The same in MLflow's words, without a name in the path.
+const MLFLOWS: &str = "/api/2.0/mlflow/echo/say";
 
 /// Who is being answered, and the sign to go on.
 #[derive(Clone, Default)]
@@ -79,7 +81,9 @@ fn module(held: Held) -> Module {
     });
     let json = Some("application/json");
     let doc = Doc { summary: "Say it again", takes: json, gives: json, ..Doc::default() };
-    let routes = Routes::new(Arc::new(())).raw(Method::POST, PATH, &METRICS_READ, doc, handler);
+    let routes = [PATH, MLFLOWS].into_iter().fold(Routes::new(Arc::new(())), |routes, path| {
+        routes.raw(Method::POST, path, &METRICS_READ, doc, handler.clone())
+    });
     let mut module = Module::new("echo").routes(routes);
     for endpoint in &mut module.endpoints {
         let held = held.clone();
@@ -247,6 +251,13 @@ async fn both_ways_answer_the_same() {
         echo.request("Transfer-Encoding: chunked\r\n", "0\r\n\r\n"),
         "\r\n".to_owned() + &plain,
     ]);
+    let mlflows = ["", "/t/default/default", "/"].map(|before| format!("{before}{MLFLOWS}"));
+    for path in mlflows.into_iter().chain([format!("{MLFLOWS}/"), format!("{MLFLOWS}/more")]) {
+        for body in ["hello", "fail", "busy", "panic", "unasked"] {
+            requests.push(echo.request("", body).replacen("/v2/echo/a/say", &path, 1));
+        }
+        requests.push(instead("/v2/echo/a/say", &path).replacen("Bearer ", "Bearer x", 1));
+    }
     for request in requests {
         let [short, settled, ordinary] = echo.both(request.as_bytes()).await;
         let shown: String = request.chars().take(300).collect();

@@ -25,16 +25,21 @@ pub(crate) fn routes(tracking: Arc<Tracking>, places: Places) -> Vec<Endpoint> {
         .post("/api/2.0/mlflow/runs/update", &RUN_WRITE, "Change a run's status or name", update)
         .post("/api/2.0/mlflow/runs/delete", &RUN_DELETE, "Delete a run, recoverably", delete)
         .post("/api/2.0/mlflow/runs/restore", &RUN_DELETE, "Restore a deleted run", restore)
-        .post("/api/2.0/mlflow/runs/log-metric", &RUN_WRITE, "Log one metric value", log_metric)
-        .post("/api/2.0/mlflow/runs/log-parameter", &RUN_WRITE, "Log a parameter", log_param)
-        .post(
+        .post_often(
+            "/api/2.0/mlflow/runs/log-metric",
+            &RUN_WRITE,
+            "Log one metric value",
+            log_metric,
+        )
+        .post_often("/api/2.0/mlflow/runs/log-parameter", &RUN_WRITE, "Log a parameter", log_param)
+        .post_often(
             "/api/2.0/mlflow/runs/log-batch",
             &RUN_WRITE,
             "Log metrics, parameters and tags at once",
             log_batch,
         )
         .post("/api/2.0/mlflow/runs/log-model", &RUN_WRITE, "Note a logged model", log_model)
-        .post("/api/2.0/mlflow/runs/set-tag", &RUN_WRITE, "Set a tag of a run", set_tag)
+        .post_often("/api/2.0/mlflow/runs/set-tag", &RUN_WRITE, "Set a tag of a run", set_tag)
         .post("/api/2.0/mlflow/runs/delete-tag", &RUN_UNTAG, "Delete a tag of a run", delete_tag)
         .into()
 }

@@ -15,7 +15,6 @@ use std::time::Duration;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use axum::body::Body;
 use axum::extract::Request;
-use falaj_mlflow::edge::{self, Spoken};
 use falaj_web::Direct;
 use http::header::{
     CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
@@ -29,6 +28,7 @@ use crate::grpc::is_grpc;
 use crate::http::connection::Line;
 use crate::http::middleware::request_id;
 use crate::http::route::{Class, Pattern};
+use crate::http::words::Words;
 
 const END: &[u8] = b"\r\n\r\n";
 /// More is not written in so many digits.
@@ -46,6 +46,7 @@ pub(in crate::http) struct Head {
     pub(in crate::http) class: Arc<Class>,
     pub(in crate::http) deadline: Option<Duration>,
     pub(in crate::http) trace: Option<String>,
+    pub(super) words: Words,
 }
 
 /// How long the two parts of a request are.
@@ -79,9 +80,8 @@ impl Head {
         let draft = Draft::of(came, express.max_headers)?;
         let port = &express.port;
         let mut request = draft.request;
-        let spoken = edge::hear(&mut request);
-        let ours = falaj_serving::oip::edge::is_ours(request.uri().path());
-        if spoken != Spoken::Ours || !ours || is_grpc(request.headers()) {
+        let words = Words::hear(&mut request);
+        if is_grpc(request.headers()) {
             return None;
         }
         let (_, found) = express.find(&request)?;
@@ -99,7 +99,7 @@ impl Head {
         let kept = |bytes: &[u8]| Zeroizing::new(bytes.to_vec());
         let (before, after) = (kept(&came[..start]), kept(&came[end..draft.lengths.head]));
         let parts = Arc::new(parts);
-        let head = Self { before, after, parts, handler, path, class, deadline, trace };
+        let head = Self { before, after, parts, handler, path, class, deadline, trace, words };
         Some((head, draft.lengths))
     }
 }

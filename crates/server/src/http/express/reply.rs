@@ -11,6 +11,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, DATE};
 use http_body_util::BodyExt;
 
 use crate::http::middleware::{request_id, security_headers};
+use crate::http::words::Words;
 
 /// What every success says first: the headers that all replies have, with and without TLS.
 static SUCCESS: LazyLock<[String; 2]> = LazyLock::new(|| {
@@ -22,6 +23,7 @@ static SUCCESS: LazyLock<[String; 2]> = LazyLock::new(|| {
 pub(super) struct Reply {
     pub(super) answer: Answer,
     pub(super) id: RequestId,
+    pub(super) words: Words,
     pub(super) tls: bool,
     /// Whether the connection ends with it.
     pub(super) last: bool,
@@ -39,7 +41,7 @@ impl Reply {
             Answer::Other(mut response) => {
                 security_headers::add(response.headers_mut(), self.tls);
                 request_id::tell(self.id, response.headers_mut());
-                other(into, falaj_serving::oip::edge::translate(response), self.last).await;
+                other(into, self.words.answer(response), self.last).await;
             }
         }
     }

@@ -146,8 +146,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
                 tokio::task::yield_now().await;
             }
             let last = answered.ends || line.drain.has_started();
-            let tls = line.peer.tls;
-            Reply { answer: answered.answer, id: answered.id, tls, last }.write(&mut reply).await;
+            let (tls, words) = (line.peer.tls, head.words);
+            let told = Reply { answer: answered.answer, id: answered.id, words, tls, last };
+            told.write(&mut reply).await;
             if write(stream, &reply).await.is_err() {
                 return End::Closed;
             }
