@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use super::reply::{Reply, parse};
@@ -69,7 +70,16 @@ impl<'a> Wires<'a> {
     /// Sleeps until something is heard, for this long at most; how many have something to tell, for
     /// [`Self::heard`].
     pub(super) fn wait(&mut self, at_most: Option<Duration>) -> Result<usize> {
-        let at_most = at_most.map(Timespec::try_from).transpose()?;
+        let mut at_most = at_most.map(Timespec::try_from).transpose()?;
+        if at_most.is_some() {
+            // The poll itself counts in whole milliseconds, and a request would be sent as much too late.
+            let mut news = [PollFd::new(&self.poll, PollFlags::IN)];
+            match poll(&mut news, at_most.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            at_most = Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+        }
         self.events.clear();
         let heard = rustix::buffer::spare_capacity(&mut self.events);
         match epoll::wait(&self.poll, heard, at_most.as_ref()) {

@@ -52,23 +52,24 @@ impl Connection {
     async fn receive(&mut self) -> Result<(u16, usize)> {
         let end = loop {
             self.read().await?;
-            if let Some(end) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") {
-                break end + 4;
+            if let Some(end) = head_end(&self.buffer) {
+                break end;
             }
         };
-        let head = std::str::from_utf8(&self.buffer[..end])?.to_ascii_lowercase();
+        let head = std::str::from_utf8(&self.buffer[..end])?;
         let status = head.split(' ').nth(1).context("no status")?.parse()?;
+        // From the end, where both servers say how long it is.
         let field = |name: &str| {
-            head.lines().filter_map(|line| line.split_once(':')).find(|(field, _)| *field == name)
+            let mut lines = head.trim_end().rsplit("\r\n").filter_map(|line| line.split_once(':'));
+            lines.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
         };
-        if field("transfer-encoding").is_some_and(|(_, value)| value.contains("chunked")) {
-            self.join_chunks(end).await?;
-        } else {
-            let length =
-                field("content-length").map_or(Ok(0), |(_, value)| value.trim().parse())?;
+        if let Some(length) = field("content-length") {
+            let length: usize = length.parse()?;
             while self.buffer.len() - end < length {
                 self.read().await?;
             }
+        } else if field("transfer-encoding").is_some_and(|value| value.contains("chunked")) {
+            self.join_chunks(end).await?;
         }
         Ok((status, end))
     }
@@ -106,6 +107,12 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// Where the body begins.
+fn head_end(reply: &[u8]) -> Option<usize> {
+    let ends = reply.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+    ends.into_iter().find(|end| reply[..*end].ends_with(b"\r\n\r\n"))
 }
 
 /// The value of the first field of that name in a reply: enough for ids and tokens.

@@ -22,7 +22,8 @@ static THINGS: &[Migration] = &[Migration {
     name: "things",
     sql:
         "CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, body BLOB);
-          CREATE TABLE part (id INTEGER PRIMARY KEY, thing INTEGER NOT NULL REFERENCES thing (id));",
+          CREATE TABLE part (id INTEGER PRIMARY KEY, thing INTEGER NOT NULL REFERENCES thing (id));
+          CREATE TABLE stamped (id INTEGER PRIMARY KEY, stamp INTEGER NOT NULL, name TEXT NOT NULL);",
 }];
 
 /// Brings up the store's own tables and those of the tests.

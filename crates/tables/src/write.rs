@@ -17,6 +17,7 @@ use parquet::schema::types::ColumnPath;
 
 use crate::arrow;
 use crate::column::{Batch, Field};
+use suited::Suited;
 
 /// How a file is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +30,13 @@ pub struct Layout {
     pub level: i32,
 }
 
+impl Layout {
+    pub const DEFAULT: Self = Self { group_rows: 131_072, group_bytes: 32 << 20, level: 3 };
+}
+
 impl Default for Layout {
     fn default() -> Self {
-        Self { group_rows: 131_072, group_bytes: 32 << 20, level: 3 }
+        Self::DEFAULT
     }
 }
 
@@ -50,16 +55,16 @@ impl<W: Write + Send> std::fmt::Debug for RecordWriter<W> {
 
 impl<W: Write + Send> RecordWriter<W> {
     pub fn new(out: W, schema: SchemaRef, layout: Layout) -> Result<Self> {
-        Self::packed(out, schema, layout, Vec::new())
+        Self::laid_out(out, schema, layout, Suited::default())
     }
 
-    /// The same for rows of which some are at hand: columns are packed if that makes those smaller.
+    /// The same for rows of which some are at hand: columns are packed, and have a dictionary, if that is
+    /// worth it for those.
     pub fn suited(out: W, sample: &RecordBatch, layout: Layout) -> Result<Self> {
-        Self::packed(out, sample.schema(), layout, suited::unpacked(sample, layout.level))
+        Self::laid_out(out, sample.schema(), layout, Suited::of(sample, layout.level))
     }
 
-    /// All columns are packed but these.
-    fn packed(out: W, schema: SchemaRef, layout: Layout, but: Vec<String>) -> Result<Self> {
+    fn laid_out(out: W, schema: SchemaRef, layout: Layout, suited: Suited) -> Result<Self> {
         let level = ZstdLevel::try_new(layout.level)
             .map_err(|_| Error::invalid("level", layout.level, "1 to 22"))?;
         let mut properties = WriterProperties::builder()
@@ -69,11 +74,10 @@ impl<W: Write + Send> RecordWriter<W> {
             // What a page holds at least and at most is of no use to anybody for tensors.
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_statistics_truncate_length(Some(64));
-        for column in numbers(&schema) {
+        for column in numbers(&schema).chain(suited.unlisted) {
             properties = properties.set_column_dictionary_enabled(column, false);
         }
-        for name in but {
-            let column = ColumnPath::new(vec![name]);
+        for column in suited.unpacked {
             properties = properties.set_column_compression(column, Compression::UNCOMPRESSED);
         }
         let properties = Some(properties.build());
@@ -121,13 +125,20 @@ impl<W: Write + Send> RecordWriter<W> {
 /// Columns of numbers and times. Looking each up in a dictionary costs more than all the rest of
 /// writing, and what repeats among them is packed all the same; a dictionary is for what is long.
 fn numbers(schema: &Schema) -> impl Iterator<Item = ColumnPath> {
-    schema.fields().iter().filter_map(|field| match field.data_type() {
-        DataType::List(item) if item.data_type().is_primitive() => {
-            let path = [field.name().as_str(), "list", item.name().as_str()].map(str::to_owned);
-            Some(ColumnPath::new(path.to_vec()))
-        }
-        kind => kind.is_primitive().then(|| ColumnPath::new(vec![field.name().clone()])),
-    })
+    let is_number = |field: &&Arc<arrow_schema::Field>| match field.data_type() {
+        DataType::List(item) => item.data_type().is_primitive(),
+        kind => kind.is_primitive(),
+    };
+    schema.fields().iter().filter(is_number).map(|field| path(field))
+}
+
+/// Where the values of a column are, those of its lists if it has such.
+fn path(field: &arrow_schema::Field) -> ColumnPath {
+    let mut path = vec![field.name().clone()];
+    if let DataType::List(item) = field.data_type() {
+        path.extend(["list".to_owned(), item.name().clone()]);
+    }
+    ColumnPath::new(path)
 }
 
 /// A file that is being written.
@@ -147,6 +158,14 @@ impl<W: Write + Send> Writer<W> {
     pub fn new(out: W, fields: Vec<Field>, layout: Layout) -> Result<Self> {
         let schema = arrow::schema(&fields)?;
         Ok(Self { inner: RecordWriter::new(out, schema.clone(), layout)?, schema, fields })
+    }
+
+    /// The same for rows of which some are at hand, see [`RecordWriter::suited`]; they are not written yet.
+    pub fn suited(out: W, sample: &Batch, layout: Layout) -> Result<Self> {
+        let fields: Vec<_> = sample.columns().iter().map(|(field, _)| field.clone()).collect();
+        let schema = arrow::schema(&fields)?;
+        let rows = arrow::record_batch(&schema, sample)?;
+        Ok(Self { inner: RecordWriter::suited(out, &rows, layout)?, schema, fields })
     }
 
     /// Adds rows; the columns must be those the file was begun with, in their order.

@@ -151,15 +151,15 @@ pub(super) async fn answered(
         let prediction = Prediction {
             id,
             at: now,
-            model: served.name.as_str().into(),
-            version: arm.version.clone(),
-            variant: arm.variant.as_str().into(),
-            key,
-            inputs,
-            outputs: Arc::new(outputs.clone()),
+            model: &served.name,
+            version: &arm.version,
+            variant: arm.variant.as_str(),
+            key: key.as_deref(),
+            inputs: &inputs,
+            outputs: &outputs,
             latency,
         };
-        log.offer(home, prediction)
+        log.offer(home, &prediction)
     });
     let reported = watched.is_some_and(|watched| watched.wants_outcomes);
     Ok(Answered { outputs, id: (kept || reported).then_some(id) })

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PredictionsConfig {
-    /// How many predictions may wait to be looked at; more are not kept, and counted.
+    /// How many predictions may wait for the writer to come for them; more are not kept, and counted.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_waiting: usize,
     /// How much memory predictions may take until they are in files; more are not kept.
@@ -16,7 +16,8 @@ pub struct PredictionsConfig {
     /// Rows of a file at most.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub file_rows: usize,
-    /// Bytes of tensors that go into a file at most, give or take one prediction.
+    /// Bytes of predictions that go into a file at most, give or take what is laid by at a time: a thousand of
+    /// them, or a mebibyte.
     pub file_bytes: ByteSize,
     /// How long a prediction waits for others before it is written.
     pub file_age: HumanDuration,

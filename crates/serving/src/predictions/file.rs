@@ -3,19 +3,20 @@
 //! A row is a request. Its tensors are lists, flat, beside lists of their dimensions: requests of
 //! one endpoint differ in how many rows they ask about.
 
-use bytes::Bytes;
-use falaj_base::{Result, Timestamp};
-use falaj_inference::{Data, DataType, Tensor};
+use bytes::{BufMut, Bytes, BytesMut};
+use falaj_base::{Error, Result, Timestamp};
+use falaj_inference::{Data, DataType};
 use falaj_tables::{Batch, Column, Field, Item, Layout, Many, Writer};
+use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
-use super::gathered::Signature;
-use super::prediction::Prediction;
+use super::sheet::{Arm, Sheet, Tensors};
 
 /// What kind of file it is, and of which version: readers ask before they rely on columns.
 const KIND: (&str, &str) = ("falaj.predictions", "1");
 
-/// How many predictions become Arrow arrays at a time.
-const ROWS_AT_ONCE: usize = 1000;
+/// It is written while others are being answered.
+const LAYOUT: Layout = Layout { level: 1, ..Layout::DEFAULT };
 
 pub(super) struct Made {
     pub(super) content: Bytes,
@@ -24,87 +25,83 @@ pub(super) struct Made {
     pub(super) last: Timestamp,
 }
 
-/// The file of these predictions, which all have the tensors of the signature.
-pub(super) fn made(signature: &Signature, predictions: &[Prediction]) -> Result<Made> {
-    let text = all_text(predictions);
-    let mut chunks = predictions.chunks(ROWS_AT_ONCE);
-    let first = batch(signature, chunks.next().unwrap_or_default(), text)?;
-    let fields = first.columns().iter().map(|(field, _)| field.clone()).collect();
-    let mut writer = Writer::new(Vec::new(), fields, Layout::default())?;
-    writer.write(&first)?;
-    for some in chunks {
-        writer.write(&batch(signature, some, text)?)?;
+/// The file of these sheets, which are all like the first.
+pub(super) fn made(sheets: Vec<Sheet>) -> Result<Made> {
+    let text = sheets.iter().all(is_text);
+    let times: Vec<_> = sheets.iter().filter_map(Sheet::times).collect();
+    let first = times.iter().map(|(first, _)| *first).min();
+    let last = times.iter().map(|(_, last)| *last).max();
+    let mut rows = 0;
+    let mut writer = None;
+    for sheet in sheets {
+        rows += sheet.rows();
+        let batch = batch(sheet, text)?;
+        let writer = match &mut writer {
+            Some(writer) => writer,
+            none => none.insert(Writer::suited(Vec::new(), &batch, LAYOUT)?),
+        };
+        writer.write(&batch)?;
     }
+    let mut writer = writer.ok_or_else(|| Error::internal("a file of nothing"))?;
     writer.note(KIND.0, KIND.1);
-    let times = || predictions.iter().map(|prediction| prediction.at);
+    let begin = Timestamp::from_micros(0);
     Ok(Made {
         content: writer.close()?.into(),
-        rows: predictions.len(),
-        first: times().min().unwrap_or(Timestamp::from_micros(0)),
-        last: times().max().unwrap_or(Timestamp::from_micros(0)),
+        rows,
+        first: first.unwrap_or(begin),
+        last: last.unwrap_or(begin),
     })
 }
 
-/// Whether every BYTES element of all is text: then their columns are, as people expect.
-fn all_text(predictions: &[Prediction]) -> bool {
-    let tensors = |p: &Prediction| {
-        p.inputs.iter().chain(p.outputs.iter()).all(|(_, tensor)| match tensor.data() {
-            Data::Bytes(all) => all.iter().all(|bytes| std::str::from_utf8(bytes).is_ok()),
-            _ => true,
-        })
-    };
-    predictions.iter().all(tensors)
+/// Whether every BYTES element is text: then their columns are, as people expect.
+fn is_text(sheet: &Sheet) -> bool {
+    sheet.inputs.iter().chain(&sheet.outputs).all(|tensors| match &tensors.elements {
+        Data::Bytes(all) => all.iter().all(|bytes| std::str::from_utf8(bytes).is_ok()),
+        _ => true,
+    })
 }
 
-fn batch(signature: &Signature, predictions: &[Prediction], text: bool) -> Result<Batch> {
-    let texts = |of: fn(&Prediction) -> &str| Column::texts(predictions.iter().map(of));
-    let ids: Vec<String> = predictions.iter().map(|p| p.id.to_string()).collect();
-    let times = predictions.iter().map(|p| p.at.micros()).collect();
-    let latency = |p: &Prediction| i64::try_from(p.latency.as_micros()).unwrap_or(i64::MAX);
-    let latencies = predictions.iter().map(latency).collect();
-    let keys = predictions.iter().map(|p| p.key.as_deref());
+fn batch(sheet: Sheet, text: bool) -> Result<Batch> {
+    let Sheet { ids, at, latencies, arms, arm_of, keys, inputs, outputs, .. } = sheet;
+    let said = |of: fn(&Arm) -> &str| {
+        let texts: Vec<Bytes> =
+            arms.iter().map(|arm| Bytes::copy_from_slice(of(arm).as_bytes())).collect();
+        Column::of(Data::Bytes(arm_of.iter().map(|arm| texts[*arm].clone()).collect()))
+    };
     let mut columns = vec![
-        (Field::one("id", Item::Text), Column::texts(ids.iter().map(String::as_str))),
-        (Field::one("at", Item::Time), Column::of(Data::I64(times))),
-        (Field::one("model", Item::Text), texts(|p| &p.model)),
-        (Field::one("version", Item::Text), texts(|p| &p.version)),
-        (Field::one("variant", Item::Text), texts(|p| &p.variant)),
-        (Field::one("key", Item::Text).optional(), Column::optional_texts(keys)),
+        (Field::one("id", Item::Text), Column::of(Data::Bytes(written(&ids)))),
+        (Field::one("at", Item::Time), Column::of(Data::I64(at))),
+        (Field::one("model", Item::Text), said(|arm| &arm.model)),
+        (Field::one("version", Item::Text), said(|arm| &arm.version)),
+        (Field::one("variant", Item::Text), said(|arm| &arm.variant)),
+        (
+            Field::one("key", Item::Text).optional(),
+            Column::optional_texts(keys.iter().map(Option::as_deref)),
+        ),
         (Field::one("latency_us", Item::Element(DataType::I64)), Column::of(Data::I64(latencies))),
     ];
-    for (place, (name, _)) in signature.inputs.iter().enumerate() {
-        columns.extend(tensors(
-            "input",
-            name,
-            text,
-            predictions.iter().map(|p| &p.inputs[place].1),
-        )?);
-    }
-    for (place, (name, _)) in signature.outputs.iter().enumerate() {
-        let these = predictions.iter().map(|p| &p.outputs[place].1);
-        columns.extend(tensors("output", name, text, these)?);
+    for (side, all) in [("input", inputs), ("output", outputs)] {
+        columns.extend(all.into_iter().flat_map(|tensors| two_columns(side, tensors, text)));
     }
     Batch::new(columns)
 }
 
+/// Ids as people write them, all in one piece of memory.
+fn written(ids: &[Uuid]) -> Vec<Bytes> {
+    let mut all = BytesMut::with_capacity(ids.len() * Hyphenated::LENGTH);
+    for id in ids {
+        all.put_slice(id.hyphenated().encode_lower(&mut Uuid::encode_buffer()).as_bytes());
+    }
+    let all = all.freeze();
+    (0..ids.len())
+        .map(|row| all.slice(row * Hyphenated::LENGTH..(row + 1) * Hyphenated::LENGTH))
+        .collect()
+}
+
 /// The elements of a tensor in every prediction, and its dimensions. The two kinds of columns have
 /// beginnings of their own, so that no input's name can make two columns alike.
-fn tensors<'a>(
-    side: &str,
-    name: &str,
-    text: bool,
-    tensors: impl Iterator<Item = &'a Tensor>,
-) -> Result<[(Field, Column); 2]> {
-    let (mut flat, mut ends, mut end) = (Vec::new(), Vec::new(), 0);
-    let (mut shapes, mut shape_ends) = (Vec::new(), Vec::new());
-    for tensor in tensors {
-        end += tensor.len();
-        ends.push(end);
-        shapes.extend(tensor.shape().iter().map(|size| i64::try_from(*size).unwrap_or(i64::MAX)));
-        shape_ends.push(shapes.len());
-        flat.push(tensor.clone().reshaped(vec![tensor.len()])?);
-    }
-    let (_, elements) = Tensor::stacked(&flat)?.into_parts();
+fn two_columns(side: &str, tensors: Tensors, text: bool) -> [(Field, Column); 2] {
+    let Tensors { name, elements, ends, shapes, shape_ends } = tensors;
     let elements = match elements {
         // Parquet has no such floats; single ones hold each of them.
         Data::Bf16(all) => {
@@ -117,11 +114,11 @@ fn tensors<'a>(
         kind => Item::Element(kind),
     };
     let list = |name: String, item| Field::one(name, item).many(Many::Varied);
-    Ok([
+    [
         (list(format!("{side}:{name}"), item), Column::lists(elements, ends)),
         (
             list(format!("{side}_shape:{name}"), Item::Element(DataType::I64)),
             Column::lists(Data::I64(shapes), shape_ends),
         ),
-    ])
+    ]
 }

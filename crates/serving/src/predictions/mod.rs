@@ -1,8 +1,8 @@
 //! What was predicted, kept for later: a bounded log that never slows an answer.
 //!
 //! ```text
-//! offer    a prediction goes into a queue, or is refused at once and counted
-//! gather   of one endpoint and with the same tensors: by rows, by bytes, by age
+//! offer    a prediction is laid on a sheet of its thread, column by column, or refused at once and counted
+//! gather   sheets of one endpoint and with the same tensors: by rows, by bytes, by age
 //! keep     one Parquet file, sealed in the object store of the project's zone, and its row
 //! report   outcomes, by the prediction's id, whenever they come
 //! expire   files and outcomes older than the endpoint wants them
@@ -30,7 +30,11 @@ mod log;
 mod outcome;
 mod prediction;
 mod read;
+mod sheet;
 mod store;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod testing;
 mod writer;
 
 use std::sync::Arc;

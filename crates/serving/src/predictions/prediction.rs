@@ -1,6 +1,5 @@
 //! A prediction as it is kept, and where it belongs.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use falaj_base::{EndpointId, Name, ProjectId, Resource, TenantId, Timestamp};
@@ -18,29 +17,29 @@ pub struct Home {
     pub resource: Resource,
 }
 
-/// One request and its answer.
-#[derive(Clone, Debug)]
-pub struct Prediction {
+/// One request and its answer, as whoever gave it has them.
+#[derive(Clone, Copy, Debug)]
+pub struct Prediction<'a> {
     pub id: Uuid,
     pub at: Timestamp,
-    pub model: Arc<str>,
-    pub version: Arc<str>,
-    pub variant: Arc<str>,
+    pub model: &'a str,
+    pub version: &'a str,
+    pub variant: &'a str,
     /// What kept the request with its variant.
-    pub key: Option<String>,
-    pub inputs: Arc<Vec<(String, Tensor)>>,
-    pub outputs: Arc<Vec<(String, Tensor)>>,
+    pub key: Option<&'a str>,
+    pub inputs: &'a [(String, Tensor)],
+    pub outputs: &'a [(String, Tensor)],
     pub latency: Duration,
 }
 
-impl Prediction {
+impl Prediction<'_> {
     /// Bytes that it holds, all in all.
     #[must_use]
     pub fn bytes(&self) -> usize {
         /// Ids, times, shapes and the rest, about.
         const AROUND: usize = 256;
-        let tensors = self.inputs.iter().chain(self.outputs.iter());
+        let tensors = self.inputs.iter().chain(self.outputs);
         let tensors: usize = tensors.map(|(name, tensor)| 64 + name.len() + tensor.bytes()).sum();
-        AROUND + self.key.as_ref().map_or(0, String::len) + tensors
+        AROUND + self.key.map_or(0, str::len) + tensors
     }
 }

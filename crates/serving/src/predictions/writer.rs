@@ -18,7 +18,7 @@ use super::actions::PREDICTION_KEEP;
 use super::config::PredictionsConfig;
 use super::file::{self, Made};
 use super::gathered::{Gathered, Gathering};
-use super::log::{Shared, Taken};
+use super::log::{Entry, Shared, Taken};
 use super::prediction::Home;
 use super::store::{self, File};
 
@@ -28,21 +28,14 @@ const NAME: &str = "prediction-log";
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How many predictions are looked at at a time, and how long the rest is left alone after fewer
-/// came: to be woken for each would cost those who predict more than the keeping itself.
-const AT_ONCE: usize = 256;
-const REST: Duration = Duration::from_millis(5);
-
 /// Writes until every [`super::Log`] is gone, and what is left then.
 pub(super) async fn run(mut taken: Taken, config: PredictionsConfig, db: Db, objects: Objects) {
-    let keeper = Keeper { db, objects, shared: taken.shared.clone() };
+    let shared = taken.shared.clone();
+    let keeper = Keeper { db, objects, shared: shared.clone() };
     let mut gathered = Gathered::new(&config);
     let mut writes = Writes { keeper, running: JoinSet::new(), most: config.writers.max(1) };
-    // Where few may wait there is no time to rest.
-    let rests = config.max_waiting >= 8 * AT_ONCE;
-    let mut some = Vec::with_capacity(AT_ONCE);
     loop {
-        let due = gathered.next_due();
+        let due = gathered.due(shared.oldest());
         let wait = async {
             match due {
                 Some(due) => sleep_until(due).await,
@@ -51,32 +44,23 @@ pub(super) async fn run(mut taken: Taken, config: PredictionsConfig, db: Db, obj
         };
         tokio::select! {
             biased;
-            Some(done) = taken.orders.recv() => {
-                while let Ok(entry) = taken.entries.try_recv() {
-                    writes.start(gathered.add(entry, Instant::now())).await;
-                }
+            order = taken.orders.recv() => {
+                writes.gather(&mut gathered, shared.collect_all()).await;
                 writes.start(gathered.take_all()).await;
                 writes.end().await;
-                let _ = done.send(());
-            }
-            () = wait => writes.start(gathered.take_due(Instant::now())).await,
-            count = taken.entries.recv_many(&mut some, AT_ONCE) => {
-                if count == 0 {
-                    break;
-                }
-                let now = Instant::now();
-                for entry in some.drain(..) {
-                    writes.start(gathered.add(entry, now)).await;
-                }
-                if rests && count < AT_ONCE {
-                    sleep(REST).await;
+                match order {
+                    Some(done) => drop(done.send(())),
+                    None => return,
                 }
             }
+            () = wait => {
+                writes.gather(&mut gathered, shared.collect_all()).await;
+                writes.start(gathered.take_due(Instant::now())).await;
+            }
+            () = shared.news() => writes.gather(&mut gathered, shared.collect()).await,
         }
         writes.tidy();
     }
-    writes.start(gathered.take_all()).await;
-    writes.end().await;
 }
 
 /// The files that are being written.
@@ -87,6 +71,13 @@ struct Writes {
 }
 
 impl Writes {
+    /// Adds sheets, and begins to write the files that are ready by that.
+    async fn gather(&mut self, gathered: &mut Gathered, entries: Vec<Entry>) {
+        for entry in entries {
+            self.start(gathered.add(entry)).await;
+        }
+    }
+
     /// Begins to write files; waits while as many as may be are being written. Meanwhile what is
     /// offered fills the queue, and then is refused: that is where the memory ends.
     async fn start(&mut self, files: Vec<Gathering>) {
@@ -117,7 +108,7 @@ struct Keeper {
 
 impl Keeper {
     async fn keep(&self, file: Gathering) {
-        let (home, rows) = (file.home.clone(), file.predictions.len() as u64);
+        let (home, rows) = (file.home().clone(), file.rows() as u64);
         let kept = self.write(file).await;
         let counted = match kept {
             Ok(()) => {
@@ -134,10 +125,11 @@ impl Keeper {
     }
 
     async fn write(&self, file: Gathering) -> Result<()> {
-        let home = file.home.clone();
+        let home = file.home().clone();
         let made = tokio::task::spawn_blocking(move || {
-            let made = file::made(&file.signature, &file.predictions);
-            file.released();
+            let (sheets, held) = file.into_sheets();
+            let made = file::made(sheets);
+            drop(held);
             made
         });
         let made = made.await.map_err(Error::internal)??;

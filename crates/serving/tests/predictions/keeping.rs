@@ -1,6 +1,5 @@
 //! What is offered comes into files, and out of them when its time is over.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use falaj_base::{ByteSize, HumanDuration};
@@ -8,7 +7,7 @@ use falaj_inference::Tensor;
 use falaj_serving::predictions::PredictionsConfig;
 use falaj_store::db::{Tx, params};
 
-use crate::world::{World, each, prediction};
+use crate::world::{World, each, sample};
 
 fn slow() -> PredictionsConfig {
     PredictionsConfig { file_age: HumanDuration::from_hours(1), ..PredictionsConfig::default() }
@@ -54,9 +53,9 @@ async fn endpoints_have_their_own_files_and_a_flush_writes_them_all() {
         world.offer(&one, 0..3);
         world.offer(&two, 0..4);
         // Other tensors, another file.
-        let mut other = prediction(9, world.clock.now());
-        other.inputs = Arc::new(vec![("y".to_owned(), Tensor::of([1], vec![1_i64]).unwrap())]);
-        assert!(world.predictions.log().offer(&one, other));
+        let mut other = sample(9);
+        other.inputs = vec![("y".to_owned(), Tensor::of([1], vec![1_i64]).unwrap())];
+        assert!(world.predictions.log().offer(&one, &other.prediction(world.clock.now())));
         assert!(world.files(&one).await.is_empty());
         world.predictions.log().flush().await;
         let rows = |files: Vec<falaj_serving::predictions::File>| {
@@ -98,7 +97,8 @@ async fn offers_beyond_the_memory_are_refused_and_what_was_taken_is_kept() {
         // Offered faster than anything can be written: nothing else runs between them.
         let taken = (0..1_000)
             .filter(|number| {
-                world.predictions.log().offer(&home, prediction(*number, world.clock.now()))
+                let sample = sample(*number);
+                world.predictions.log().offer(&home, &sample.prediction(world.clock.now()))
             })
             .count() as u64;
         let counts = world.predictions.log().counts();

@@ -99,11 +99,11 @@ async fn a_file_opens_as_it_lies_and_another_tenants_does_not() {
 async fn bytes_that_are_not_text_are_kept_as_bytes() {
     each(slow(), async |world| {
         let home = world.endpoint().await;
-        let mut odd = crate::world::prediction(1, world.clock.now());
+        let mut odd = crate::world::sample(1);
         let raw = vec![bytes::Bytes::from_static(b"\xff\x00")];
         let tensor = falaj_inference::Tensor::of([1], raw).unwrap();
-        odd.outputs = std::sync::Arc::new(vec![("label".to_owned(), tensor)]);
-        assert!(world.predictions.log().offer(&home, odd));
+        odd.outputs = vec![("label".to_owned(), tensor)];
+        assert!(world.predictions.log().offer(&home, &odd.prediction(world.clock.now())));
         world.predictions.log().flush().await;
         let batches = world.rows(&home).await;
         let (_, column) = batches[0].column("output:label").unwrap();

@@ -103,10 +103,10 @@ impl World {
     /// Offers predictions, one for each number.
     pub(crate) fn offer(&self, home: &Arc<Home>, numbers: std::ops::Range<u32>) -> Vec<Uuid> {
         let offer = |number| {
-            let prediction = prediction(number, self.clock.now());
-            let id = prediction.id;
-            assert!(self.predictions.log().offer(home, prediction));
-            id
+            let sample = sample(number);
+            let prediction = sample.prediction(self.clock.now());
+            assert!(self.predictions.log().offer(home, &prediction));
+            prediction.id
         };
         numbers.map(offer).collect()
     }
@@ -139,20 +139,39 @@ impl World {
     }
 }
 
-pub(crate) fn prediction(number: u32, at: Timestamp) -> Prediction {
+/// What a prediction is made of.
+pub(crate) struct Sample {
+    pub(crate) number: u32,
+    pub(crate) key: Option<String>,
+    pub(crate) inputs: Vec<(String, Tensor)>,
+    pub(crate) outputs: Vec<(String, Tensor)>,
+}
+
+pub(crate) fn sample(number: u32) -> Sample {
     let rows = usize::try_from(number % 3 + 1).unwrap();
     let scores = vec![f64::from(number); rows * 2];
     let labels = (0..rows).map(|row| format!("label {number} {row}"));
-    Prediction {
-        id: Uuid::now_v7(),
-        at,
-        model: "churn".into(),
-        version: "3".into(),
-        variant: if number.is_multiple_of(2) { "blue".into() } else { "green".into() },
+    Sample {
+        number,
         key: number.is_multiple_of(5).then(|| format!("user {number}")),
-        inputs: Arc::new(vec![("x".to_owned(), Tensor::of([rows, 2], scores).unwrap())]),
-        outputs: Arc::new(vec![("label".to_owned(), Tensor::strings([rows], labels).unwrap())]),
-        latency: Duration::from_micros(u64::from(number) + 1),
+        inputs: vec![("x".to_owned(), Tensor::of([rows, 2], scores).unwrap())],
+        outputs: vec![("label".to_owned(), Tensor::strings([rows], labels).unwrap())],
+    }
+}
+
+impl Sample {
+    pub(crate) fn prediction(&self, at: Timestamp) -> Prediction<'_> {
+        Prediction {
+            id: Uuid::now_v7(),
+            at,
+            model: "churn",
+            version: "3",
+            variant: if self.number.is_multiple_of(2) { "blue" } else { "green" },
+            key: self.key.as_deref(),
+            inputs: &self.inputs,
+            outputs: &self.outputs,
+            latency: Duration::from_micros(u64::from(self.number) + 1),
+        }
     }
 }
 

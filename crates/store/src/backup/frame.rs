@@ -113,7 +113,8 @@ fn parse<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T> {
 /// Integers and texts are themselves; bytes and floats, which JSON cannot carry exactly, are not.
 fn to_json(value: &Value) -> Json {
     match value {
-        Value::Null => Json::Null,
+        // A number that is not known yet never comes out of a database.
+        Value::Null | Value::Number => Json::Null,
         Value::Int(number) => json!(number),
         Value::Text(text) => json!(text),
         Value::Blob(bytes) => json!({ "bytes": STANDARD.encode(bytes) }),

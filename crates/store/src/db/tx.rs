@@ -293,6 +293,11 @@ impl<'a> Tx<'a> {
         Ok(number)
     }
 
+    /// Whether the number of this transaction is not known before it is over.
+    pub(crate) fn is_numbered_later(&self) -> bool {
+        matches!(&self.engine, Engine::Postgres(connection) if connection.is_gathering())
+    }
+
     pub(super) fn is_sqlite(&self) -> bool {
         matches!(self.engine, Engine::Sqlite(_))
     }

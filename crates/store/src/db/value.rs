@@ -1,4 +1,5 @@
-//! What goes into a statement and what comes out: five kinds of value, the same on both engines.
+//! What goes into a statement and what comes out: five kinds of value, the same on both engines, and one
+//! that only goes in.
 
 use std::sync::Arc;
 
@@ -15,6 +16,9 @@ pub enum Value {
     Real(f64),
     Text(String),
     Blob(Vec<u8>),
+    /// The number of the transaction that it becomes a part of, which only the database knows yet: see
+    /// [`super::Tx::stamp`].
+    Number,
 }
 
 /// Builds the parameters of a statement: `params![id, name, now]`.

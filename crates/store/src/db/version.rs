@@ -11,6 +11,7 @@ use falaj_base::Result;
 
 use super::migrate::Migration;
 use super::tx::Tx;
+use super::value::Value;
 
 pub static MIGRATIONS: &[Migration] = &[Migration {
     version: 1,
@@ -33,6 +34,12 @@ impl Tx<'_> {
             .get("value")?;
         self.counted = Some(counted);
         Ok(counted)
+    }
+
+    /// The same as a value for an insert by [`Tx::put`]: where the database itself numbers the transaction
+    /// while it writes, nobody need ask it before.
+    pub fn stamp(&mut self) -> Result<Value> {
+        if self.is_numbered_later() { Ok(Value::Number) } else { self.version().map(Value::Int) }
     }
 
     /// Rows stamped below this number are as they will stay in every later snapshot, unless they

@@ -76,8 +76,15 @@ impl Tx<'_> {
 
     /// Appends an entry that stands for no change: a denial, a failed sign-in, a read.
     pub fn append_audit(&mut self, entry: &AuditEntry) -> Result<()> {
-        let position = self.next_position()?;
-        let (sql, row) = audit_row(position, entry)?;
+        let (sql, row) = if self.is_numbered_later() {
+            self.position = Some((0, self.position.map_or(0, |(_, last)| last) + 1));
+            let seq = self.position.map(|(_, seq)| seq);
+            let (sql, mut row) = audit_row((0, seq), entry)?;
+            row[0] = Value::Number;
+            (sql, row)
+        } else {
+            audit_row(self.next_position()?, entry)?
+        };
         self.append(sql, row)
     }
 

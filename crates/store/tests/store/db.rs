@@ -335,6 +335,117 @@ async fn small_writes_share_commits_on_both_engines() {
     .await;
 }
 
+/// A write that tells what it was told of its row, and keeps it with its number.
+async fn told(db: Db, id: i64, round: i64) -> falaj_base::Result<String> {
+    let held = Held { table: "thing", key: "id", columns: "name", id: id.into() };
+    db.write_together(held, move |tx, row| {
+        let gone = || Error::new(&code::NOT_FOUND, "the row is gone");
+        let name: String = row.ok_or_else(gone)?.get("name")?;
+        let stamp = tx.stamp()?;
+        let insert = "INSERT INTO stamped (id, stamp, name) VALUES ($1, $2, $3)";
+        tx.put(insert, &params![1000 * round + id, stamp, &name])?;
+        Ok(name)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_remembered_of_rows_is_made_sure_of() {
+    each(|db| async move {
+        prepare(&db).await;
+        db.write(|tx| {
+            let rows = (1..=64_i64).map(|id| params![id, format!("{id} as made")]);
+            tx.execute_many("INSERT INTO thing (id, name) VALUES ($1, $2)", rows)
+        })
+        .await
+        .unwrap();
+        for round in 1..=6 {
+            let before = db.write_stats();
+            let all = (1..=64).map(|id| tokio::spawn(told(db.clone(), id, round)));
+            for (id, written) in (1..).zip(join_all(all).await) {
+                match written.unwrap() {
+                    // Changed behind everybody's back before this round, and the last one taken away.
+                    Ok(name) if id <= round && round > 1 => {
+                        assert_eq!(name, format!("{id} after {}", round - 1));
+                    }
+                    Ok(name) => assert_eq!(name, format!("{id} as made")),
+                    Err(error) => assert_eq!((id, error.code()), (64, &code::NOT_FOUND), "{round}"),
+                }
+            }
+            let commits = db.write_stats().commits - before.commits;
+            assert!(commits <= 32, "{commits} commits");
+            db.write(move |tx| {
+                let sql = "UPDATE thing SET name = id || $1 WHERE id <= $2";
+                tx.execute(sql, &params![format!(" after {round}"), round + 1])?;
+                tx.execute("DELETE FROM thing WHERE id = 64 AND $1 = 3", &params![round])
+            })
+            .await
+            .unwrap();
+        }
+        // Every round has later numbers than the one before.
+        let rounds =
+            "SELECT id / 1000 AS round, COUNT(*) AS n, MIN(stamp) AS least, MAX(stamp) AS most
+                      FROM stamped GROUP BY id / 1000 ORDER BY 1";
+        let rounds = db.read(move |tx| tx.query(rounds, &[])).await.unwrap();
+        let mut last = 0;
+        for (round, row) in (1..).zip(&rounds) {
+            assert_eq!(row.get::<i64>("n").unwrap(), if round <= 3 { 64 } else { 63 });
+            assert!(row.get::<i64>("least").unwrap() > last, "{round}");
+            last = row.get("most").unwrap();
+        }
+        assert_eq!(rounds.len(), 6);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_is_held_keeps_nobody_else_waiting() {
+    each(|db| async move {
+        if db.engine_name() == "sqlite" {
+            // There is one writer, and it holds everything.
+            return;
+        }
+        prepare(&db).await;
+        db.write(|tx| {
+            let rows = (1..=16_i64).map(|id| params![id, format!("{id} as made")]);
+            tx.execute_many("INSERT INTO thing (id, name) VALUES ($1, $2)", rows)
+        })
+        .await
+        .unwrap();
+        for round in 1..=3 {
+            let (is_held, held) = std::sync::mpsc::channel();
+            let (done, wait) = std::sync::mpsc::channel::<()>();
+            let holder = tokio::spawn({
+                let db = db.clone();
+                async move {
+                    db.write(move |tx| {
+                        let id = Held { table: "thing", key: "id", columns: "name", id: 7.into() };
+                        tx.hold(&id)?;
+                        is_held.send(()).unwrap();
+                        wait.recv().unwrap();
+                        Ok(())
+                    })
+                    .await
+                }
+            });
+            tokio::task::block_in_place(|| held.recv().unwrap());
+            let mut waits = tokio::spawn(told(db.clone(), 7, round));
+            let others =
+                (1..=16).filter(|id| *id != 7).map(|id| tokio::spawn(told(db.clone(), id, round)));
+            for other in join_all(others).await {
+                assert!(other.unwrap().unwrap().ends_with("as made"));
+            }
+            let early =
+                tokio::time::timeout(std::time::Duration::from_millis(50), &mut waits).await;
+            assert!(early.is_err(), "somebody else holds its row");
+            done.send(()).unwrap();
+            assert_eq!(waits.await.unwrap().unwrap(), "7 as made");
+            holder.await.unwrap().unwrap();
+        }
+    })
+    .await;
+}
+
 /// One of many writes that wait for one row and update another.
 async fn beside_others(db: Db, number: i64) -> falaj_base::Result<()> {
     let held = Held { table: "thing", key: "id", columns: "name", id: 1.into() };

@@ -1,25 +1,60 @@
-//! Which columns are worth packing, told by a sample of them.
+//! Which columns are worth packing, and which a dictionary, told by a sample of them.
 //!
 //! Measured values are noise in most of their bits: packing them takes more than half as long again
 //! as all else that is done to write them, and a reader as long to unpack them, for a thirteenth of
 //! their size.
 
+use std::collections::HashSet;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
+use parquet::schema::types::ColumnPath;
+
+use super::path;
 
 /// Rows of a sample that are looked at; with fewer there is little to tell, and little to gain.
 const MOST: usize = 8192;
 const LEAST: usize = 1024;
+/// Of fewer texts there is nothing to tell.
+const FEW: usize = 64;
 /// A column is packed if that takes off one part of so many, at least.
 const WORTH: usize = 8;
 
-/// The names of columns of floats that hardly become smaller.
-pub(super) fn unpacked(sample: &RecordBatch, level: i32) -> Vec<String> {
-    let fields = sample.schema_ref().fields().iter().zip(sample.columns());
-    let hopeless = fields.filter(|(_, column)| is_noise(column, level));
-    hopeless.map(|(field, _)| field.name().clone()).collect()
+/// What is not done to some columns.
+#[derive(Debug, Default)]
+pub(super) struct Suited {
+    /// Floats that hardly become smaller.
+    pub(super) unpacked: Vec<ColumnPath>,
+    /// Texts that hardly repeat: a dictionary would list each of them.
+    pub(super) unlisted: Vec<ColumnPath>,
+}
+
+impl Suited {
+    pub(super) fn of(sample: &RecordBatch, level: i32) -> Self {
+        let fields = sample.schema_ref().fields().iter().zip(sample.columns());
+        let paths = |unsuited: &dyn Fn(&ArrayRef) -> bool| {
+            let found = fields.clone().filter(|(_, column)| unsuited(column));
+            found.map(|(field, _)| path(field)).collect()
+        };
+        Self {
+            unpacked: paths(&|column| is_noise(inner(column), level)),
+            unlisted: paths(&|column| hardly_repeats(column)),
+        }
+    }
+}
+
+/// The values of a column, those of its lists if it has such.
+fn inner(column: &ArrayRef) -> &ArrayRef {
+    column.as_list_opt::<i32>().map_or(column, |lists| lists.values())
+}
+
+fn hardly_repeats(column: &ArrayRef) -> bool {
+    let Some(texts) = column.as_string_opt::<i32>() else { return false };
+    let some = || texts.iter().take(LEAST).flatten();
+    let (all, different) = (some().count(), some().collect::<HashSet<_>>().len());
+    all >= FEW && different > all / 2
 }
 
 fn is_noise(column: &ArrayRef, level: i32) -> bool {

@@ -23,7 +23,7 @@ use crate::run::{RunId, touch};
 /// points would be no better than the log.
 const POINTS_PER_KEY: usize = 64;
 /// How many rows make a run due, on SQLite and on PostgreSQL, unless the configuration says so.
-const ROWS: (usize, usize) = (32, 128);
+const ROWS: (usize, usize) = (32, 256);
 /// How many rows a sweep looks at in one transaction.
 const SWEEP_ROWS: usize = 10_000;
 /// The tables that it looks through.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct CompactionConfig {
     /// Gather once this many requests have logged to a run; by default 32 on SQLite, where fewer pages
-    /// are then written with every commit, and 128 on PostgreSQL, where every gathering is a transaction.
+    /// are then written with every commit, and 256 on PostgreSQL, where every gathering is a transaction.
     #[schemars(range(min = 1, max = 10000))]
     pub rows: Option<usize>,
     /// Gather once this many points are waiting, if they are at least 64 for each metric.

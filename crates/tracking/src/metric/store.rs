@@ -10,9 +10,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use falaj_base::id::frequent;
 use falaj_base::{Error, Result};
 use falaj_store::db::{Row, Tx, Value, params};
-use uuid::Uuid;
 
 use super::codec;
 use super::history::{HistoryCursor, HistoryPage, Steps, in_step_order, in_time_order};
@@ -78,7 +78,7 @@ pub fn append(
         appended.rows = 1;
         appended.points = short.iter().map(|(_, points)| points.len()).sum();
         let row = codec::encode_log_row(short.iter().map(|(key, points)| (*key, &points[..])));
-        let version = tx.version()?;
+        let version = tx.stamp()?;
         tx.put(
             "INSERT INTO metric_log (run, id, version, experiment, points) VALUES ($1, $2, $3, $4, $5)",
             &params![run, new_id(), version, experiment, row],
@@ -118,7 +118,7 @@ fn tidy(series: &[(i64, Vec<Point>)]) -> Vec<(i64, Cow<'_, [Point]>)> {
 }
 
 fn new_id() -> Value {
-    Value::Blob(Uuid::now_v7().into_bytes().to_vec())
+    Value::Blob(frequent().into_bytes().to_vec())
 }
 
 /// Writes points in time order as chunks, none larger than it may be.

@@ -11,6 +11,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::merge::{Bound, shifted};
+use crate::db::held::Held;
+use crate::db::value::Value;
 
 /// How many different bundles there are at a time. Each is a statement that the server keeps prepared, and
 /// writes of many kinds could be put together in more ways than it has memory for.
@@ -20,11 +22,50 @@ const PATIENCE: usize = 10_000;
 /// A bundle takes no more values; PostgreSQL would take 65,535.
 const VALUES: usize = 8192;
 
-/// Bundles met before, by the texts in them.
+/// Bundles met before, by the texts in them and what guards them.
 #[derive(Default)]
 pub(super) struct Bundles {
-    known: HashMap<Vec<Arc<str>>, Arc<str>>,
+    known: HashMap<(Vec<Arc<str>>, Option<Arc<str>>), Arc<str>>,
     went_apart: usize,
+}
+
+/// Rows as they are believed to be. Inserts behind it are made if they are so, and if nobody else holds them;
+/// they are held then.
+#[derive(Debug)]
+pub(super) struct Guard {
+    /// What tells if they are, given the values of all rows one after another.
+    pub(super) text: Arc<str>,
+    /// Where the rows are read and held in that, up to here.
+    pub(super) held: usize,
+    pub(super) values: Vec<Value>,
+}
+
+impl Guard {
+    /// The text for so many rows of a table, which a key finds and of which columns are read; `names` are
+    /// those of the key and the columns as they are read. With it comes how much of it holds the rows.
+    pub(super) fn text(held: &Held, names: &[String], rows: usize) -> (String, usize) {
+        let Held { table, key, columns, .. } = held;
+        let width = names.len();
+        let list = |of: &mut dyn Iterator<Item = usize>| {
+            of.map(|place| format!("${place}")).collect::<Vec<_>>().join(", ")
+        };
+        let keys = list(&mut (0..rows).map(|row| row * width + 1));
+        let each =
+            (0..rows).map(|row| format!("({})", list(&mut (row * width + 1..=(row + 1) * width))));
+        let each = each.collect::<Vec<_>>().join(", ");
+        let hold = format!(
+            "SELECT {key} AS falaj_id, {columns} FROM {table} WHERE {key} IN ({keys})
+             FOR UPDATE SKIP LOCKED"
+        );
+        // Dividing by zero is how a statement can refuse to go on.
+        let check = format!(
+            "SELECT 1 / CASE WHEN COUNT(*) = {rows} THEN 1 ELSE 0 END FROM held
+             WHERE ({}) IN ({each})",
+            names.join(", ")
+        );
+        let length = hold.len();
+        (hold + &check, length)
+    }
 }
 
 impl Bundles {
@@ -35,20 +76,58 @@ impl Bundles {
         if texts.len() < 2 || widths.iter().sum::<usize>() > VALUES {
             return texts.into_iter().zip(values).collect();
         }
-        if let Some(text) = self.known.get(&texts) {
-            return vec![(text.clone(), values.concat())];
+        let key = (texts, None);
+        match self.text(&key, || bundled(key.0.iter().zip(widths))) {
+            Some(text) => vec![(text, values.concat())],
+            None => key.0.into_iter().zip(values).collect(),
+        }
+    }
+
+    /// One statement that does the same as all of these if a guard lets it; none where there is none.
+    pub(super) fn guarded(&mut self, statements: Vec<Bound>, guard: &Guard) -> Option<Bound> {
+        let (texts, mut values): (Vec<_>, Vec<_>) = statements.into_iter().unzip();
+        let widths: Vec<usize> = values.iter().map(Vec::len).collect();
+        if texts.is_empty() || widths.iter().sum::<usize>() + guard.values.len() > VALUES {
+            return None;
+        }
+        let key = (texts, Some(guard.text.clone()));
+        let text = self.text(&key, || guarded(key.0.iter().zip(widths), guard))?;
+        values.insert(0, guard.values.clone());
+        Some((text, values.concat()))
+    }
+
+    /// The text that is known by this key, or is made now; none if there are too many.
+    fn text(
+        &mut self,
+        key: &(Vec<Arc<str>>, Option<Arc<str>>),
+        make: impl FnOnce() -> String,
+    ) -> Option<Arc<str>> {
+        if let Some(text) = self.known.get(key) {
+            return Some(text.clone());
         }
         if self.known.len() >= KNOWN {
             self.went_apart += 1;
             if self.went_apart < PATIENCE {
-                return texts.into_iter().zip(values).collect();
+                return None;
             }
             *self = Self::default();
         }
-        let text: Arc<str> = bundled(texts.iter().zip(widths)).into();
-        self.known.insert(texts, text.clone());
-        vec![(text, values.concat())]
+        let text: Arc<str> = make().into();
+        self.known.insert(key.clone(), text.clone());
+        Some(text)
     }
+}
+
+/// The texts as parts behind a guard, which is asked first: the parts are done when it has been answered.
+fn guarded<'a>(texts: impl Iterator<Item = (&'a Arc<str>, usize)>, guard: &Guard) -> String {
+    let (hold, check) = guard.text.split_at(guard.held);
+    let mut before = guard.values.len();
+    let mut text = format!("WITH held AS MATERIALIZED ({hold})");
+    for (at, (part, width)) in texts.enumerate() {
+        text.push_str(&format!(",\npart{at} AS ({})", shifted(part, before)));
+        before += width;
+    }
+    text + "\n" + check
 }
 
 /// The texts as one, given how many values each takes.

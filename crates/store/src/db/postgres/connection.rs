@@ -8,20 +8,23 @@
 //! with the next statement that does, in one round trip.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use falaj_base::{Error, Result};
 use futures::future::{BoxFuture, join, try_join_all};
 use futures::{StreamExt, TryStreamExt, stream};
-use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::error::Severity;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, NoTls, RowStream, Statement};
+use tokio_postgres::{Client, RowStream, Statement};
 
+use super::bundle::Guard;
+use super::connect::connect;
+use super::memory::Memory;
 use super::merge::Inserts;
-use super::{Target, pool, translate};
+use super::wire::Wire;
+use super::{Target, translate};
 use crate::db::dialect;
 use crate::db::value::{Row, Value};
 
@@ -37,10 +40,8 @@ const ROWS: usize = 256;
 /// Asks for the number of this transaction.
 const NUMBER: &str = "SELECT pg_current_xact_id()::text::bigint";
 
-/// Ends a transaction and begins another like it.
-pub(super) const CHAIN: &str = "COMMIT AND CHAIN";
-
 /// Why a shared transaction has no good end.
+#[derive(Debug)]
 pub(super) enum Ended {
     /// Nothing of it was kept.
     Undone,
@@ -51,8 +52,6 @@ pub(super) enum Ended {
 type Driven<T> = std::result::Result<T, tokio_postgres::Error>;
 
 pub(in crate::db) struct Connection {
-    /// Always there, but while this is dropped.
-    runtime: Option<Runtime>,
     client: Arc<Client>,
     wire: Wire,
     statements: HashMap<String, Prepared>,
@@ -60,14 +59,16 @@ pub(in crate::db) struct Connection {
     waiting: Vec<BoxFuture<'static, Driven<()>>>,
     /// Whether the beginning of a transaction may be among that.
     beginning: bool,
-    /// Whether the last transaction's end has begun one that nobody uses yet.
-    chained: bool,
     /// Whether anything was changed since [`Connection::mark`].
     changed: bool,
     /// Inserts of a shared transaction that are not sent yet.
     inserts: Inserts,
+    /// Whether a transaction is put together that the server has not heard of: nothing is asked meanwhile.
+    gathering: bool,
     /// The number of the transaction that is under way, once it is known.
     number: Arc<OnceLock<i64>>,
+    /// Rows that shared transactions held here.
+    pub(super) memory: Memory,
 }
 
 /// A statement the server knows, and what its columns are called.
@@ -77,106 +78,34 @@ struct Prepared {
     columns: Arc<[String]>,
 }
 
-/// The socket's side of a connection; nothing once it is closed, and whoever waits is told so.
-struct Wire(Option<BoxFuture<'static, Driven<()>>>);
-
-impl Wire {
-    /// Waits for `work`, and moves bytes meanwhile.
-    fn drive<T>(&mut self, runtime: &Runtime, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        runtime.block_on(poll_fn(|cx| {
-            // Asks, moves the question and perhaps its answer, and looks again.
-            if let Poll::Ready(done) = work.as_mut().poll(cx) {
-                return Poll::Ready(done);
-            }
-            self.poll(cx);
-            work.as_mut().poll(cx)
-        }))
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) {
-        if let Some(wire) = &mut self.0
-            && Pin::new(wire).poll(cx).is_ready()
-        {
-            self.0 = None;
-        }
-    }
-
-    /// Moves what can be moved without waiting.
-    fn push(&mut self, runtime: &Runtime) {
-        runtime.block_on(self.once());
-    }
-
-    /// Reads what the server said while nobody listened; tells whether it is still open.
-    fn listen(&mut self, runtime: &Runtime) -> bool {
-        runtime.block_on(async {
-            self.once().await;
-            // Only a runtime that has nothing else to do asks the system for news.
-            tokio::task::yield_now().await;
-            self.once().await;
-        });
-        self.0.is_some()
-    }
-
-    fn once(&mut self) -> impl Future<Output = ()> {
-        poll_fn(|cx| {
-            self.poll(cx);
-            Poll::Ready(())
-        })
-    }
-}
-
 impl Connection {
     /// Connects, on a thread that may block.
     pub(super) fn open(target: &Target) -> Result<Self> {
-        let runtime =
-            Builder::new_current_thread().enable_all().build().map_err(Error::internal)?;
-        let connecting = async {
-            Ok(match &target.tls {
-                None => {
-                    let (client, wire) = target.config.connect(NoTls).await?;
-                    (client, Box::pin(wire) as BoxFuture<'static, Driven<()>>)
-                }
-                Some(tls) => {
-                    let (client, wire) = target.config.connect(tls.clone()).await?;
-                    (client, Box::pin(wire) as BoxFuture<'static, Driven<()>>)
-                }
-            })
-        };
-        let connected =
-            runtime.block_on(async { tokio::time::timeout(pool::WAIT, connecting).await });
-        let (client, wire) = match connected {
-            Ok(connected) => {
-                connected.map_err(|error: tokio_postgres::Error| pool::silent(error))?
-            }
-            Err(late) => return Err(pool::silent(late)),
-        };
+        let (client, wire) = connect(target)?;
         Ok(Self {
-            runtime: Some(runtime),
             client: Arc::new(client),
-            wire: Wire(Some(wire)),
+            wire,
             statements: HashMap::new(),
             waiting: Vec::new(),
             beginning: false,
-            chained: false,
             changed: false,
             inserts: Inserts::default(),
+            gathering: false,
             number: Arc::default(),
+            memory: Memory::default(),
         })
     }
 
     /// Whether it can be used: what the server said meanwhile is read first.
     pub(super) fn is_open(&mut self) -> bool {
-        let Some(runtime) = &self.runtime else { return false };
-        self.wire.listen(runtime) && !self.client.is_closed()
+        self.wire.listen() && !self.client.is_closed()
     }
 
     /// Waits for what was asked for earlier, and for `work`, which is sent right behind it.
     fn finish<T>(&mut self, work: impl Future<Output = Driven<T>>) -> Result<T> {
-        let Some(runtime) = &self.runtime else { return Err(closed()) };
         self.beginning = false;
         let earlier = try_join_all(std::mem::take(&mut self.waiting));
-        let (earlier, done) = self.wire.drive(runtime, join(earlier, work));
+        let (earlier, done) = self.wire.drive(join(earlier, work));
         // The first error is the true one: after it the server refuses what follows.
         earlier.map_err(translate)?;
         done.map_err(translate)
@@ -195,6 +124,7 @@ impl Connection {
     }
 
     fn with_columns(&mut self, sql: &str) -> Result<Prepared> {
+        self.asking()?;
         if let Some(prepared) = self.statements.get(sql) {
             return Ok(prepared.clone());
         }
@@ -265,16 +195,8 @@ impl Connection {
     pub(in crate::db) fn begin(&mut self, sql: &'static str) -> Result<()> {
         self.inserts.clear();
         self.number = Arc::default();
-        if std::mem::take(&mut self.chained) {
-            return Ok(());
-        }
         self.beginning = true;
         self.control_later(sql)
-    }
-
-    /// Ends a transaction that was begun for nobody.
-    pub(super) fn leave_chained(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.chained) { self.leave("COMMIT") } else { Ok(()) }
     }
 
     /// Ends a transaction and waits until it is over. After a failed statement the server takes
@@ -292,20 +214,16 @@ impl Connection {
         let sent = self.send_inserts();
         let sql = if sent.is_ok() { sql } else { "ROLLBACK" };
         let client = self.client.clone();
-        let Some(runtime) = &self.runtime else { return Err(Ended::Unknown(closed())) };
         self.beginning = false;
         let earlier = try_join_all(std::mem::take(&mut self.waiting));
         let end = async { client.batch_execute(sql).await };
-        let (earlier, ended) = self.wire.drive(runtime, join(earlier, end));
+        let (earlier, ended) = self.wire.drive(join(earlier, end));
         match (earlier, ended) {
             (_, Ok(())) if sent.is_err() => Err(Ended::Undone),
             // The server refused a statement: what it then took for the end was a rollback.
             (Err(refused), Ok(())) if refused.as_db_error().is_some() => Err(Ended::Undone),
             (Err(error), _) | (_, Err(error)) => Err(Ended::Unknown(translate(error))),
-            (Ok(_), Ok(())) => {
-                self.chained = sql == CHAIN;
-                Ok(())
-            }
+            (Ok(_), Ok(())) => Ok(()),
         }
     }
 
@@ -316,17 +234,19 @@ impl Connection {
             return self.end(sql);
         }
         self.control_later(sql)?;
-        if let Some(runtime) = &self.runtime {
-            self.wire.push(runtime);
-        }
+        self.wire.push();
         Ok(())
     }
 
     /// Runs a statement whose count nobody needs; if it fails, the next one says so.
     pub(in crate::db) fn execute_later(&mut self, sql: &str, params: &[Value]) -> Result<()> {
+        self.execute_owned(sql, params.to_vec())
+    }
+
+    fn execute_owned(&mut self, sql: &str, params: Vec<Value>) -> Result<()> {
         let statement = self.prepared(sql)?;
         self.begun()?;
-        let (client, params) = (self.client.clone(), params.to_vec());
+        let client = self.client.clone();
         self.later(async move {
             let params = params.iter().map(|value| value as &(dyn ToSql + Sync));
             client.execute_raw(&statement, params).await.map(drop)
@@ -341,6 +261,55 @@ impl Connection {
         self.inserts.add(sql, params.to_vec());
     }
 
+    /// Puts a transaction together that is one statement: inserts alone, until [`Self::write_guarded`].
+    pub(super) fn gather(&mut self) {
+        self.inserts.clear();
+        self.number = Arc::default();
+        self.gathering = true;
+    }
+
+    /// Lets go of what was gathered.
+    pub(super) fn scatter(&mut self) {
+        self.inserts.clear();
+        self.gathering = false;
+    }
+
+    pub(in crate::db) fn is_gathering(&self) -> bool {
+        self.gathering
+    }
+
+    /// Nothing is asked of the server while a transaction is gathered.
+    fn asking(&self) -> Result<()> {
+        if self.gathering {
+            return Err(Error::internal("a statement that is not gathered"));
+        }
+        Ok(())
+    }
+
+    /// Sends what was gathered as a transaction of one statement, which does nothing unless what it relies on
+    /// is still so. None if it cannot be one.
+    pub(super) fn write_guarded(
+        &mut self,
+        guard: &Guard,
+    ) -> Option<std::result::Result<(), Ended>> {
+        self.gathering = false;
+        let (sql, params) = self.inserts.take_guarded(guard)?;
+        let statement = match self.prepared(&sql) {
+            Ok(statement) => statement,
+            // Nothing was sent but the text.
+            Err(_) => return Some(Err(Ended::Undone)),
+        };
+        let client = self.client.clone();
+        let params = params.iter().map(|value| value as &(dyn ToSql + Sync));
+        let written = self.wire.drive(async { client.execute_raw(&statement, params).await });
+        Some(match written {
+            Ok(_) => Ok(()),
+            // One that was refused, also while it was ended, has left nothing.
+            Err(error) if is_refusal(&error) => Err(Ended::Undone),
+            Err(error) => Err(Ended::Unknown(translate(error))),
+        })
+    }
+
     /// Inserts that come now may update the same rows as those that wait.
     pub(in crate::db) fn next_turn(&mut self) {
         self.inserts.next_turn();
@@ -348,11 +317,12 @@ impl Connection {
 
     /// Sends the inserts that wait.
     fn send_inserts(&mut self) -> Result<()> {
+        self.asking()?;
         if self.inserts.is_empty() {
             return Ok(());
         }
         for (sql, params) in self.inserts.take() {
-            self.execute_later(&sql, &params)?;
+            self.execute_owned(&sql, params)?;
         }
         Ok(())
     }
@@ -478,6 +448,7 @@ impl Connection {
     }
 
     pub(in crate::db) fn execute_ddl(&mut self, sql: &str) -> Result<()> {
+        self.asking()?;
         self.begun()?;
         let client = self.client.clone();
         let sql = dialect::postgres_ddl(sql);
@@ -497,21 +468,12 @@ fn read(columns: &Arc<[String]>, row: &tokio_postgres::Row) -> Result<Row> {
     Ok(Row { columns: columns.clone(), values })
 }
 
+/// Whether the server refused a statement and goes on: whoever is told that it stops may have been heard.
+fn is_refusal(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|refused| refused.parsed_severity() == Some(Severity::Error))
+}
+
 /// Whether a statement only reads, by its first word.
 fn is_reading(sql: &str) -> bool {
     sql.trim_start().get(..6).is_some_and(|word| word.eq_ignore_ascii_case("select"))
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        // Nothing runs there but what was waited for, and a runtime must not be waited for where
-        // this may happen.
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-fn closed() -> Error {
-    Error::internal("a connection that is gone")
 }

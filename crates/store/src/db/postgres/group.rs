@@ -17,13 +17,13 @@
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use falaj_base::{Error, Result, code};
 use tokio::sync::oneshot;
 
-use super::connection::{CHAIN, Connection, Ended};
+use super::connection::{Connection, Ended};
 use super::pool::Pool;
 use crate::db::config::DatabaseConfig;
 use crate::db::held::Held;
@@ -36,6 +36,11 @@ use crate::db::{EngineHandle, Inner, Kind, WriteStats, blocking, copy};
 const LEADERS: usize = 2;
 /// How many must wait for the second.
 const MANY: usize = 24;
+/// How long a leader stays when nobody waits: callers who come straight back then need not start another,
+/// which wakes two threads and asks the connection how it is.
+const STAYS: Duration = Duration::from_millis(1);
+/// A leader that stays keeps a connection from others; of so few it does not.
+const ENOUGH: usize = 4;
 /// The most writes in one transaction. Their rows stay held until all of them are done.
 const TOGETHER: usize = 64;
 
@@ -47,7 +52,7 @@ pub(in crate::db) enum Shared<T> {
 }
 
 /// A caller's work, with its type erased.
-trait Job: Send {
+pub(super) trait Job: Send {
     fn held(&self) -> &Held;
     /// Whether somebody waits for the answer.
     fn is_awaited(&self) -> bool;
@@ -80,6 +85,8 @@ where
     }
 
     fn run(&mut self, tx: &mut Tx<'_>, row: Option<&Row>) -> bool {
+        // What an earlier try said must not stand if this one panics.
+        self.result = None;
         self.result = Some((self.code)(tx, row).and_then(|value| tx.sound(value)));
         matches!(self.result, Some(Ok(_)))
     }
@@ -99,13 +106,37 @@ where
     }
 }
 
-type Jobs = Vec<Box<dyn Job>>;
+pub(super) type Jobs = Vec<Box<dyn Job>>;
 
 /// Those who wait, and how many leaders serve them.
 #[derive(Default)]
 struct Waiting {
     jobs: Jobs,
     leaders: usize,
+    /// How many of those have nothing to do and stay for a while.
+    resting: usize,
+}
+
+impl Waiting {
+    /// The first in line, and those like it, so many at most.
+    fn take(&mut self, together: usize) -> Option<Jobs> {
+        // Whoever has gone before its turn was told that nothing happened.
+        self.jobs.retain(|job| job.is_awaited());
+        if self.jobs.is_empty() {
+            return None;
+        }
+        let first = self.jobs.remove(0);
+        let mut jobs: Jobs = vec![first];
+        let mut at = 0;
+        while at < self.jobs.len() && jobs.len() < together {
+            if self.jobs[at].held().is_like(jobs[0].held()) {
+                jobs.push(self.jobs.remove(at));
+            } else {
+                at += 1;
+            }
+        }
+        Some(jobs)
+    }
 }
 
 pub(in crate::db) struct Group {
@@ -114,6 +145,9 @@ pub(in crate::db) struct Group {
     room: usize,
     together: usize,
     leaders: usize,
+    stays: Option<Duration>,
+    /// Told of those who come while leaders rest.
+    came: Condvar,
     commits: AtomicU64,
     writes: AtomicU64,
 }
@@ -126,6 +160,8 @@ impl Group {
             together: config.write_batch.clamp(1, TOGETHER),
             // Half of the connections are left to others.
             leaders: (config.connections / 2).clamp(1, LEADERS),
+            stays: (config.connections >= ENOUGH).then_some(STAYS),
+            came: Condvar::new(),
             commits: AtomicU64::new(0),
             writes: AtomicU64::new(0),
         }
@@ -165,37 +201,37 @@ impl Group {
                 .retry_after(Duration::from_secs(1)));
         }
         waiting.jobs.push(job);
+        if waiting.resting > 0 {
+            self.came.notify_one();
+            return Ok(false);
+        }
         let wanted =
             waiting.leaders == 0 || (waiting.leaders < self.leaders && waiting.jobs.len() >= MANY);
         waiting.leaders += usize::from(wanted);
         Ok(wanted)
     }
 
-    /// The next to share a transaction; without any, the leader goes.
-    fn next(&self) -> Option<Jobs> {
+    /// The next to share a transaction, waited for as long as a leader stays; without any, the leader goes.
+    fn next(&self, stays: Option<Duration>) -> Option<Jobs> {
         let mut waiting = self.waiting();
-        // Whoever has gone before its turn was told that nothing happened.
-        waiting.jobs.retain(|job| job.is_awaited());
-        if waiting.jobs.is_empty() {
+        if let (true, Some(stays)) = (waiting.jobs.is_empty(), stays) {
+            waiting.resting += 1;
+            let nobody = |waiting: &mut Waiting| waiting.jobs.is_empty();
+            let rested = self.came.wait_timeout_while(waiting, stays, nobody);
+            waiting = rested.unwrap_or_else(PoisonError::into_inner).0;
+            waiting.resting -= 1;
+        }
+        let jobs = waiting.take(self.together);
+        if jobs.is_none() {
             waiting.leaders -= 1;
-            return None;
         }
-        let first = waiting.jobs.remove(0);
-        let mut jobs: Jobs = vec![first];
-        let mut at = 0;
-        while at < waiting.jobs.len() && jobs.len() < self.together {
-            if waiting.jobs[at].held().is_like(jobs[0].held()) {
-                jobs.push(waiting.jobs.remove(at));
-            } else {
-                at += 1;
-            }
-        }
-        Some(jobs)
+        jobs
     }
 
-    /// Whether somebody waits already.
-    fn is_wanted(&self) -> bool {
-        !self.waiting().jobs.is_empty()
+    /// Counts a commit.
+    fn count(&self, writes: usize) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.writes.fetch_add(writes as u64, Ordering::Relaxed);
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -235,7 +271,7 @@ enum Served {
 }
 
 fn refuse(group: &Group, error: &Error) -> Served {
-    let Some(jobs) = group.next() else { return Served::Nobody };
+    let Some(jobs) = group.next(None) else { return Served::Nobody };
     for job in jobs {
         job.answer(Err(copy(error)));
     }
@@ -247,29 +283,84 @@ fn serve(db: &Inner, pool: &Arc<Pool>) -> Served {
         Ok(connection) => connection,
         Err(error) => return refuse(&pool.group, &error),
     };
-    while let Some(jobs) = pool.group.next() {
-        if !share(db, &pool.group, &mut connection, jobs) {
+    while let Some(jobs) = {
+        for _ in 0..yields() {
+            std::thread::yield_now();
+        }
+        pool.group.next(pool.group.stays)
+    } {
+        let usable = match at_once(db, &pool.group, &mut connection, jobs) {
+            Tried::Over => true,
+            Tried::Not(jobs) => share(db, &pool.group, &mut connection, jobs),
+            Tried::Broken => false,
+        };
+        if !usable {
             return Served::Interrupted;
         }
     }
-    // Those for whom the last end began another transaction may have gone.
-    if connection.leave_chained().is_ok() {
-        pool.give_back(connection);
-    }
+    pool.give_back(connection);
     Served::Nobody
+}
+
+fn yields() -> u32 {
+    static N: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    *N.get_or_init(|| std::env::var("X_YIELD").ok().and_then(|v| v.parse().ok()).unwrap_or(0))
+}
+
+/// What came of trying to write all at once.
+enum Tried {
+    /// All are answered.
+    Over,
+    /// Nothing happened.
+    Not(Jobs),
+    /// All are answered, and the connection cannot be used any more.
+    Broken,
+}
+
+/// Writes all of these as one statement that is a transaction by itself, if their rows are remembered and
+/// they ask for nothing else: no more is sent, and waited for, than once.
+///
+/// What they were told of their rows may be wrong by now. Then the statement refuses, and so it does where
+/// somebody else holds one.
+fn at_once(db: &Inner, group: &Group, connection: &mut Connection, mut jobs: Jobs) -> Tried {
+    let Some((guard, rows)) = connection.memory.guard(&jobs) else { return Tried::Not(jobs) };
+    connection.gather();
+    let mut tx =
+        Tx::new(Engine::Postgres(connection), &db.clock, db.replies.get()).sharing_entries();
+    tx.sharing = Sharing::Shared;
+    let run = |(job, row): (&mut Box<dyn Job>, &Row)| {
+        catch_unwind(AssertUnwindSafe(|| job.run(&mut tx, Some(row)))).unwrap_or(false)
+    };
+    // One that refuses may do so because of what is remembered wrongly.
+    let whole = jobs.iter_mut().zip(&rows).all(run) && tx.append_shared().is_ok();
+    drop(tx);
+    let written = whole.then(|| connection.write_guarded(&guard)).flatten();
+    connection.scatter();
+    connection.memory.was_of_use(written.is_some());
+    let verdict = match written {
+        None => return Tried::Not(jobs),
+        Some(Err(Ended::Undone)) => {
+            connection.memory.forget(&jobs);
+            return Tried::Not(jobs);
+        }
+        Some(Err(Ended::Unknown(error))) => Err(error),
+        Some(Ok(())) => {
+            group.count(jobs.len());
+            Ok(())
+        }
+    };
+    for job in jobs {
+        job.answer(verdict.as_ref().map(drop).map_err(copy));
+    }
+    if verdict.is_ok() { Tried::Over } else { Tried::Broken }
 }
 
 /// Runs these in one transaction and answers them; tells whether the connection can be used again.
 fn share(db: &Inner, group: &Group, connection: &mut Connection, jobs: Jobs) -> bool {
     let (kept, whole) = run(db, connection, jobs);
-    let ended = connection.end_shared(match whole {
-        true if group.is_wanted() => CHAIN,
-        true => "COMMIT",
-        false => "ROLLBACK",
-    });
+    let ended = connection.end_shared(if whole { "COMMIT" } else { "ROLLBACK" });
     if whole && ended.is_ok() {
-        group.commits.fetch_add(1, Ordering::Relaxed);
-        group.writes.fetch_add(kept.len() as u64, Ordering::Relaxed);
+        group.count(kept.len());
     }
     for job in kept {
         match &ended {
@@ -302,6 +393,9 @@ fn run(db: &Inner, connection: &mut Connection, jobs: Jobs) -> (Jobs, bool) {
     let mut kept = Jobs::new();
     let begun = connection.begin(Kind::Write.beginning());
     let Ok(rows) = begun.and_then(|()| hold(connection, &jobs)) else { return (jobs, false) };
+    if let Some(job) = jobs.first() {
+        connection.memory.learn(job.held(), &rows);
+    }
     let mut tx =
         Tx::new(Engine::Postgres(connection), &db.clock, db.replies.get()).sharing_entries();
     let mut whole = true;

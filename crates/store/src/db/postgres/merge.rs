@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::bundle::Bundles;
+use super::bundle::{Bundles, Guard};
 use crate::db::value::Value;
 
 /// How many rows a statement has: any small number, and few large ones, so that not too many
@@ -25,6 +25,8 @@ pub(super) struct Inserts {
     turn: usize,
     /// Texts met before, with those for more rows.
     known: HashMap<Arc<str>, Repeatable>,
+    /// Texts that number their rows by themselves, by those that are told the number.
+    numbered: HashMap<String, (Vec<usize>, Arc<str>)>,
     bundles: Bundles,
 }
 
@@ -48,7 +50,9 @@ pub(super) struct Repeatable {
 }
 
 impl Inserts {
-    pub(super) fn add(&mut self, sql: &str, values: Vec<Value>) {
+    pub(super) fn add(&mut self, sql: &str, mut values: Vec<Value>) {
+        let numbered = self.numbered(sql, &mut values);
+        let sql = numbered.as_deref().unwrap_or(sql);
         let turn = if updates(sql) { self.turn } else { 0 };
         let alike = |alike: &&mut Alike| &*alike.text == sql && alike.turn == turn;
         if let Some(alike) = self.waiting.iter_mut().find(alike) {
@@ -68,6 +72,25 @@ impl Inserts {
             return rows.into_iter().map(|row| (known.text.clone(), row)).collect();
         }
         known.statements(rows).collect()
+    }
+
+    /// The text to use where values are numbers that only the server knows, which are taken out.
+    fn numbered(&mut self, sql: &str, values: &mut Vec<Value>) -> Option<Arc<str>> {
+        let places = || values.iter().enumerate().filter(|(_, value)| **value == Value::Number);
+        places().next()?;
+        let places: Vec<usize> = places().map(|(at, _)| at + 1).collect();
+        values.retain(|value| *value != Value::Number);
+        if let Some((known, text)) = self.numbered.get(sql)
+            && *known == places
+        {
+            return Some(text.clone());
+        }
+        let text: Arc<str> = numbered(sql, &places).into();
+        if self.numbered.len() >= KNOWN {
+            self.numbered.clear();
+        }
+        self.numbered.insert(sql.to_owned(), (places, text.clone()));
+        Some(text)
     }
 
     fn known(&mut self, text: Arc<str>) -> &Repeatable {
@@ -100,6 +123,24 @@ impl Inserts {
         let mut statements = self.bundles.bundle(together);
         statements.extend(apart);
         statements
+    }
+
+    /// One statement that does all of that behind a guard; none if it takes several, and then all is let go.
+    pub(super) fn take_guarded(&mut self, guard: &Guard) -> Option<Bound> {
+        self.turn = 0;
+        let waiting = std::mem::take(&mut self.waiting);
+        if waiting.iter().any(|alike| alike.turn > 0) {
+            return None;
+        }
+        let mut statements = Vec::new();
+        for Alike { text, rows, .. } in waiting {
+            let known = self.known(text);
+            if !known.is_repeatable() {
+                return None;
+            }
+            statements.extend(known.statements(rows));
+        }
+        self.bundles.guarded(statements, guard)
     }
 
     pub(super) fn clear(&mut self) {
@@ -183,6 +224,24 @@ fn placeholders(text: &str) -> impl Iterator<Item = (usize, usize, usize)> {
         let end = at + 1 + digits;
         Some((at, text[at + 1..end].parse().ok()?, end))
     })
+}
+
+/// The text with the transaction's own number in these places.
+fn numbered(sql: &str, places: &[usize]) -> String {
+    let (mut text, mut done) = (String::with_capacity(sql.len() + 40), 0);
+    for (begin, number, end) in placeholders(sql) {
+        text.push_str(&sql[done..begin]);
+        if places.contains(&number) {
+            text.push_str("pg_current_xact_id()::text::bigint");
+        } else {
+            let before = places.iter().filter(|place| **place < number).count();
+            text.push('$');
+            text.push_str(&(number - before).to_string());
+        }
+        done = end;
+    }
+    text.push_str(&sql[done..]);
+    text
 }
 
 /// The text with its placeholders moved on.

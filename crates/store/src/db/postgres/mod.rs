@@ -5,12 +5,15 @@
 //! takes [`super::Tx::lock`].
 
 mod bundle;
+mod connect;
 mod connection;
 mod dial;
 mod group;
+mod memory;
 mod merge;
 mod pool;
 mod value;
+mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;

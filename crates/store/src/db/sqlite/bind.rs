@@ -60,6 +60,10 @@ impl ToSql for Value {
             Self::Real(value) => ValueRef::Real(*value),
             Self::Text(value) => ValueRef::Text(value.as_bytes()),
             Self::Blob(value) => ValueRef::Blob(value),
+            Self::Number => {
+                let text = "a number that this engine gives beforehand";
+                return Err(rusqlite::Error::ToSqlConversionFailure(text.into()));
+            }
         }))
     }
 }
