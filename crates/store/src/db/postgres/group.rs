@@ -283,12 +283,7 @@ fn serve(db: &Inner, pool: &Arc<Pool>) -> Served {
         Ok(connection) => connection,
         Err(error) => return refuse(&pool.group, &error),
     };
-    while let Some(jobs) = {
-        for _ in 0..yields() {
-            std::thread::yield_now();
-        }
-        pool.group.next(pool.group.stays)
-    } {
+    while let Some(jobs) = pool.group.next(pool.group.stays) {
         let usable = match at_once(db, &pool.group, &mut connection, jobs) {
             Tried::Over => true,
             Tried::Not(jobs) => share(db, &pool.group, &mut connection, jobs),
@@ -300,11 +295,6 @@ fn serve(db: &Inner, pool: &Arc<Pool>) -> Served {
     }
     pool.give_back(connection);
     Served::Nobody
-}
-
-fn yields() -> u32 {
-    static N: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-    *N.get_or_init(|| std::env::var("X_YIELD").ok().and_then(|v| v.parse().ok()).unwrap_or(0))
 }
 
 /// What came of trying to write all at once.
