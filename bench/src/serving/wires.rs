@@ -70,17 +70,17 @@ impl<'a> Wires<'a> {
     /// Sleeps until something is heard, for this long at most; how many have something to tell, for
     /// [`Self::heard`].
     pub(super) fn wait(&mut self, at_most: Option<Duration>) -> Result<usize> {
+        self.events.clear();
         let mut at_most = at_most.map(Timespec::try_from).transpose()?;
         if at_most.is_some() {
             // The poll itself counts in whole milliseconds, and a request would be sent as much too late.
             let mut news = [PollFd::new(&self.poll, PollFlags::IN)];
             match poll(&mut news, at_most.as_ref()) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Ok(1..) => at_most = Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
+                Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(0),
                 Err(error) => return Err(error.into()),
             }
-            at_most = Some(Timespec { tv_sec: 0, tv_nsec: 0 });
         }
-        self.events.clear();
         let heard = rustix::buffer::spare_capacity(&mut self.events);
         match epoll::wait(&self.poll, heard, at_most.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}

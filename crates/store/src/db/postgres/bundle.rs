@@ -22,10 +22,13 @@ const PATIENCE: usize = 10_000;
 /// A bundle takes no more values; PostgreSQL would take 65,535.
 const VALUES: usize = 8192;
 
+/// The texts that are put together, and that of what guards them.
+type Key = (Vec<Arc<str>>, Option<Arc<str>>);
+
 /// Bundles met before, by the texts in them and what guards them.
 #[derive(Default)]
 pub(super) struct Bundles {
-    known: HashMap<(Vec<Arc<str>>, Option<Arc<str>>), Arc<str>>,
+    known: HashMap<Key, Arc<str>>,
     went_apart: usize,
 }
 
@@ -43,8 +46,8 @@ pub(super) struct Guard {
 impl Guard {
     /// The text for so many rows of a table, which a key finds and of which columns are read; `names` are
     /// those of the key and the columns as they are read. With it comes how much of it holds the rows.
-    pub(super) fn text(held: &Held, names: &[String], rows: usize) -> (String, usize) {
-        let Held { table, key, columns, .. } = held;
+    pub(super) fn text(one: &Held, names: &[String], rows: usize) -> (String, usize) {
+        let Held { table, key, columns, .. } = one;
         let width = names.len();
         let list = |of: &mut dyn Iterator<Item = usize>| {
             of.map(|place| format!("${place}")).collect::<Vec<_>>().join(", ")
@@ -97,11 +100,7 @@ impl Bundles {
     }
 
     /// The text that is known by this key, or is made now; none if there are too many.
-    fn text(
-        &mut self,
-        key: &(Vec<Arc<str>>, Option<Arc<str>>),
-        make: impl FnOnce() -> String,
-    ) -> Option<Arc<str>> {
+    fn text(&mut self, key: &Key, make: impl FnOnce() -> String) -> Option<Arc<str>> {
         if let Some(text) = self.known.get(key) {
             return Some(text.clone());
         }
@@ -124,7 +123,7 @@ fn guarded<'a>(texts: impl Iterator<Item = (&'a Arc<str>, usize)>, guard: &Guard
     let mut before = guard.values.len();
     let mut text = format!("WITH held AS MATERIALIZED ({hold})");
     for (at, (part, width)) in texts.enumerate() {
-        text.push_str(&format!(",\npart{at} AS ({})", shifted(part, before)));
+        text.extend([",\npart", &at.to_string(), " AS (", &shifted(part, before), ")"]);
         before += width;
     }
     text + "\n" + check

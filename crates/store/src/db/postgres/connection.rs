@@ -294,11 +294,8 @@ impl Connection {
     ) -> Option<std::result::Result<(), Ended>> {
         self.gathering = false;
         let (sql, params) = self.inserts.take_guarded(guard)?;
-        let statement = match self.prepared(&sql) {
-            Ok(statement) => statement,
-            // Nothing was sent but the text.
-            Err(_) => return Some(Err(Ended::Undone)),
-        };
+        // Where that fails nothing was sent but the text.
+        let Ok(statement) = self.prepared(&sql) else { return Some(Err(Ended::Undone)) };
         let client = self.client.clone();
         let params = params.iter().map(|value| value as &(dyn ToSql + Sync));
         let written = self.wire.drive(async { client.execute_raw(&statement, params).await });
