@@ -79,6 +79,8 @@ pub(super) struct Shared {
     max_bytes: usize,
     full: Full,
     bytes: AtomicUsize,
+    /// Those of them that the writer has not come for.
+    laid: AtomicUsize,
     taken: AtomicU64,
     /// How many of those the writer has come for.
     collected: AtomicU64,
@@ -204,6 +206,7 @@ impl Shared {
                 bytes: SHEET.bytes.min(config.file_bytes.as_usize()),
             },
             bytes: AtomicUsize::default(),
+            laid: AtomicUsize::default(),
             taken: AtomicU64::default(),
             collected: AtomicU64::default(),
             dropped: AtomicU64::default(),
@@ -221,21 +224,25 @@ impl Shared {
         let bytes = prediction.bytes();
         // Whoever comes at the same moment counts as well: one too few may be taken, never one too many.
         let all = self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        let laid = self.laid.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         let number = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
         let waiting = number.saturating_sub(self.collected.load(Ordering::Relaxed));
-        if all <= self.max_bytes && waiting <= self.max_waiting {
-            if self.lay(home, prediction, bytes) {
-                if all > self.max_bytes / 2 || waiting > self.max_waiting / 2 {
-                    self.crowd();
-                }
-                return true;
+        let fits = all <= self.max_bytes && waiting <= self.max_waiting;
+        let taken = fits && self.lay(home, prediction, bytes);
+        if taken {
+            // What lies here is in the way; what the writer has come for already is not, and coming again
+            // would not make it less.
+            if laid > self.max_bytes / 2 || waiting > self.max_waiting / 2 {
+                self.crowd();
             }
         } else {
-            self.crowd();
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.taken.fetch_sub(1, Ordering::Relaxed);
+            if self.laid.fetch_sub(bytes, Ordering::Relaxed) > bytes {
+                self.crowd();
+            }
         }
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.taken.fetch_sub(1, Ordering::Relaxed);
-        false
+        taken
     }
 
     /// Lays a prediction on the sheet that it belongs on.
@@ -252,11 +259,12 @@ impl Shared {
             });
         let laid = sheets[at].push(prediction, bytes).is_ok();
         let full = sheets[at].is_full(self.full).then(|| sheets.swap_remove(at));
-        drop(sheets);
         let news = begun || full.is_some() || done.is_some();
         if full.is_some() || done.is_some() {
+            // Before the place is let go of: whoever collects everything finds a sheet here or there.
             self.full_ones().extend(full.into_iter().chain(done));
         }
+        drop(sheets);
         if news {
             self.news.notify_one();
         }
@@ -321,6 +329,7 @@ impl Shared {
     fn entries(self: &Arc<Self>, sheets: Vec<Sheet>) -> Vec<Entry> {
         let rows: usize = sheets.iter().map(Sheet::rows).sum();
         self.collected.fetch_add(rows as u64, Ordering::Relaxed);
+        self.laid.fetch_sub(sheets.iter().map(|sheet| sheet.bytes).sum(), Ordering::Relaxed);
         let held = |sheet: &Sheet| Held { shared: self.clone(), bytes: sheet.bytes };
         sheets.into_iter().map(|sheet| Entry { held: held(&sheet), sheet }).collect()
     }
@@ -404,7 +413,8 @@ mod tests {
         };
         let (log, taken) = Log::apart(&roomy);
         let home = home();
-        let (threads, each) = (4, 2_050);
+        // Whoever shares a place with whom, not all sheets are full.
+        let (threads, each) = (4, 2_051);
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use falaj_base::{Result, Timestamp};
 use falaj_inference::{Data, DataType, Tensor};
 use tokio::time::Instant;
@@ -162,7 +163,13 @@ impl Tensors {
     }
 
     fn push(&mut self, tensor: &Tensor) -> Result<()> {
-        self.elements.append(tensor.data())?;
+        match (&mut self.elements, tensor.data()) {
+            // As they came they are parts of a request's body, and would hold on to all of it.
+            (Data::Bytes(into), Data::Bytes(from)) => {
+                into.extend(from.iter().map(|bytes| Bytes::copy_from_slice(bytes)));
+            }
+            (into, from) => into.append(from)?,
+        }
         self.ends.push(self.elements.len());
         let size = |size: &usize| i64::try_from(*size).unwrap_or(i64::MAX);
         self.shapes.extend(tensor.shape().iter().map(size));

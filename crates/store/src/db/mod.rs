@@ -78,6 +78,8 @@ impl Kind {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteStats {
     pub commits: u64,
+    /// Those of them that were one statement; none on SQLite.
+    pub at_once: u64,
     pub writes: u64,
 }
 
@@ -305,6 +307,7 @@ impl Db {
                 let counters = sqlite.writer.counters();
                 WriteStats {
                     commits: counters.commits.load(Ordering::Relaxed),
+                    at_once: 0,
                     writes: counters.writes.load(Ordering::Relaxed),
                 }
             }

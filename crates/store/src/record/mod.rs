@@ -128,6 +128,9 @@ impl Tx<'_> {
     /// counts its own rows; on SQLite, where all transactions share the number 0, the statement
     /// itself continues after the last row of all.
     pub fn next_position(&mut self) -> Result<(i64, Option<i64>)> {
+        if self.is_numbered_later() {
+            return Err(Error::internal("a place in a log before the transaction has a number"));
+        }
         let (tx, last) = match self.position {
             Some(position) => position,
             None => (self.number()?, 0),

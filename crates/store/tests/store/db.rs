@@ -359,6 +359,7 @@ async fn what_is_remembered_of_rows_is_made_sure_of() {
         })
         .await
         .unwrap();
+        let mut at_once = 0;
         for round in 1..=6 {
             let before = db.write_stats();
             let all = (1..=64).map(|id| tokio::spawn(told(db.clone(), id, round)));
@@ -372,8 +373,10 @@ async fn what_is_remembered_of_rows_is_made_sure_of() {
                     Err(error) => assert_eq!((id, error.code()), (64, &code::NOT_FOUND), "{round}"),
                 }
             }
-            let commits = db.write_stats().commits - before.commits;
+            let now = db.write_stats();
+            let commits = now.commits - before.commits;
             assert!(commits <= 32, "{commits} commits");
+            at_once += now.at_once - before.at_once;
             db.write(move |tx| {
                 let sql = "UPDATE thing SET name = id || $1 WHERE id <= $2";
                 tx.execute(sql, &params![format!(" after {round}"), round + 1])?;
@@ -382,6 +385,8 @@ async fn what_is_remembered_of_rows_is_made_sure_of() {
             .await
             .unwrap();
         }
+        // What was not changed is written without a question.
+        assert_eq!(at_once > 0, db.engine_name() == "postgresql", "{at_once}");
         // Every round has later numbers than the one before.
         let rounds =
             "SELECT id / 1000 AS round, COUNT(*) AS n, MIN(stamp) AS least, MAX(stamp) AS most
@@ -394,6 +399,38 @@ async fn what_is_remembered_of_rows_is_made_sure_of() {
             last = row.get("most").unwrap();
         }
         assert_eq!(rounds.len(), 6);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_the_server_ended_harm_nobody() {
+    each(|db| async move {
+        if db.engine_name() == "sqlite" {
+            return;
+        }
+        prepare(&db).await;
+        db.write(|tx| {
+            let rows = (1..=16_i64).map(|id| params![id, format!("{id} as made")]);
+            tx.execute_many("INSERT INTO thing (id, name) VALUES ($1, $2)", rows)
+        })
+        .await
+        .unwrap();
+        let end_others = "SELECT COUNT(pg_terminate_backend(pid)) AS n FROM pg_stat_activity
+             WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        for round in 1..=9 {
+            let all = (1..=16).map(|id| tokio::spawn(told(db.clone(), id, round)));
+            for written in join_all(all).await {
+                assert!(written.unwrap().unwrap().ends_with("as made"));
+            }
+            if round % 3 == 0 {
+                db.read(move |tx| tx.query_one(end_others, &[]).map(drop)).await.unwrap();
+            }
+        }
+        assert!(db.write_stats().at_once > 0);
+        let kept = "SELECT COUNT(*) AS n FROM stamped";
+        let kept: i64 = db.read(move |tx| tx.query_one(kept, &[])?.get("n")).await.unwrap();
+        assert_eq!(kept, 9 * 16);
     })
     .await;
 }

@@ -121,6 +121,50 @@ mod tests {
     }
 
     #[test]
+    fn lists_of_noise_and_texts_that_differ_are_left_as_they_are() {
+        use arrow_array::{ListArray, StringArray};
+        use parquet::basic::{Compression, Encoding};
+        use parquet::file::reader::{FileReader, SerializedFileReader};
+
+        let rows = 512;
+        #[allow(clippy::cast_possible_truncation, reason = "any number will do")]
+        let lists = |mut next: Box<dyn FnMut() -> f64>| {
+            let row = |_| Some((0..4).map(|_| Some(next() as f32)).collect::<Vec<_>>());
+            ListArray::from_iter_primitive::<Float32Type, _, _>((0..rows).map(row))
+        };
+        let mut noise = jumps();
+        let columns: [(&str, ArrayRef); 4] = [
+            ("noise", Arc::new(lists(Box::new(move || noise.next().unwrap())))),
+            ("zeros", Arc::new(lists(Box::new(|| 0.0)))),
+            (
+                "id",
+                Arc::new((0..rows).map(|row| Some(format!("{row:036}"))).collect::<StringArray>()),
+            ),
+            (
+                "kind",
+                Arc::new((0..rows).map(|row| Some(["a", "b"][row % 2])).collect::<StringArray>()),
+            ),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut file = RecordWriter::suited(Vec::new(), &batch, Layout::default()).unwrap();
+        file.write(&batch).unwrap();
+        let file = SerializedFileReader::new(Bytes::from(file.close().unwrap())).unwrap();
+        let told = file.metadata().row_group(0).columns().iter().map(|column| {
+            let packed = column.compression() != Compression::UNCOMPRESSED;
+            let listed = column.encodings().any(|encoding| encoding == Encoding::RLE_DICTIONARY);
+            (column.column_path().parts()[0].clone(), packed, listed)
+        });
+        let expected = [
+            ("noise", false, false),
+            ("zeros", true, false),
+            ("id", true, false),
+            ("kind", true, true),
+        ];
+        let expected = expected.map(|(name, packed, listed)| (name.to_owned(), packed, listed));
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
     fn noise_is_told_from_what_repeats() {
         let rows = 4096;
         #[allow(clippy::cast_possible_truncation, reason = "any number will do")]

@@ -8,6 +8,7 @@
 //! row. [`super::merge::Inserts`] sees to both.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use super::merge::{Bound, shifted};
@@ -22,14 +23,43 @@ const PATIENCE: usize = 10_000;
 /// A bundle takes no more values; PostgreSQL would take 65,535.
 const VALUES: usize = 8192;
 
-/// The texts that are put together, and that of what guards them.
-type Key = (Vec<Arc<str>>, Option<Arc<str>>);
-
-/// Bundles met before, by the texts in them and what guards them.
+/// Bundles met before: those that are sent as they are, by the texts in them, and those behind a guard, by its
+/// text as well.
 #[derive(Default)]
 pub(super) struct Bundles {
-    known: HashMap<Key, Arc<str>>,
+    plain: Known<Vec<Arc<str>>>,
+    guarded: Known<(Vec<Arc<str>>, Arc<str>)>,
+}
+
+/// Texts by what they were made of.
+struct Known<K> {
+    texts: HashMap<K, Arc<str>>,
     went_apart: usize,
+}
+
+impl<K> Default for Known<K> {
+    fn default() -> Self {
+        Self { texts: HashMap::new(), went_apart: 0 }
+    }
+}
+
+impl<K: Clone + Eq + Hash> Known<K> {
+    /// The text that is known by this key, or is made now; none if there are too many.
+    fn text(&mut self, key: &K, make: impl FnOnce() -> String) -> Option<Arc<str>> {
+        if let Some(text) = self.texts.get(key) {
+            return Some(text.clone());
+        }
+        if self.texts.len() >= KNOWN {
+            self.went_apart += 1;
+            if self.went_apart < PATIENCE {
+                return None;
+            }
+            *self = Self::default();
+        }
+        let text: Arc<str> = make().into();
+        self.texts.insert(key.clone(), text.clone());
+        Some(text)
+    }
 }
 
 /// Rows as they are believed to be. Inserts behind it are made if they are so, and if nobody else holds them;
@@ -79,10 +109,9 @@ impl Bundles {
         if texts.len() < 2 || widths.iter().sum::<usize>() > VALUES {
             return texts.into_iter().zip(values).collect();
         }
-        let key = (texts, None);
-        match self.text(&key, || bundled(key.0.iter().zip(widths))) {
+        match self.plain.text(&texts, || bundled(texts.iter().zip(widths))) {
             Some(text) => vec![(text, values.concat())],
-            None => key.0.into_iter().zip(values).collect(),
+            None => texts.into_iter().zip(values).collect(),
         }
     }
 
@@ -93,27 +122,10 @@ impl Bundles {
         if texts.is_empty() || widths.iter().sum::<usize>() + guard.values.len() > VALUES {
             return None;
         }
-        let key = (texts, Some(guard.text.clone()));
-        let text = self.text(&key, || guarded(key.0.iter().zip(widths), guard))?;
+        let key = (texts, guard.text.clone());
+        let text = self.guarded.text(&key, || guarded(key.0.iter().zip(widths), guard))?;
         values.insert(0, guard.values.clone());
         Some((text, values.concat()))
-    }
-
-    /// The text that is known by this key, or is made now; none if there are too many.
-    fn text(&mut self, key: &Key, make: impl FnOnce() -> String) -> Option<Arc<str>> {
-        if let Some(text) = self.known.get(key) {
-            return Some(text.clone());
-        }
-        if self.known.len() >= KNOWN {
-            self.went_apart += 1;
-            if self.went_apart < PATIENCE {
-                return None;
-            }
-            *self = Self::default();
-        }
-        let text: Arc<str> = make().into();
-        self.known.insert(key.clone(), text.clone());
-        Some(text)
     }
 }
 
@@ -171,7 +183,35 @@ INSERT INTO v (a) VALUES ($7), ($8)";
         for _again in 0..2 {
             assert_eq!(bundles.bundle(parts()), [bound(expected, 0..8)]);
         }
-        assert_eq!(bundles.known.len(), 1);
+        assert_eq!(bundles.plain.texts.len(), 1);
+    }
+
+    #[test]
+    fn what_is_guarded_comes_behind_the_guard() {
+        let one = Held { table: "t", key: "id", columns: "a, b + 1 AS c", id: 1.into() };
+        let names = ["falaj_id", "a", "c"].map(str::to_owned);
+        let (text, held) = Guard::text(&one, &names, 2);
+        let values: Vec<Value> = (0..6_i64).map(Value::from).collect();
+        let guard = Guard { text: text.into(), held, values };
+        let parts = vec![
+            bound("INSERT INTO u (a, b) VALUES ($1, $2)", 6..8),
+            bound("INSERT INTO v (a) VALUES ($1), ($2)", 8..10),
+        ];
+        let expected = "WITH held AS MATERIALIZED (\
+             SELECT id AS falaj_id, a, b + 1 AS c FROM t WHERE id IN ($1, $4)
+             FOR UPDATE SKIP LOCKED),
+part0 AS (INSERT INTO u (a, b) VALUES ($7, $8)),
+part1 AS (INSERT INTO v (a) VALUES ($9), ($10))
+SELECT 1 / CASE WHEN COUNT(*) = 2 THEN 1 ELSE 0 END FROM held
+             WHERE (falaj_id, a, c) IN (($1, $2, $3), ($4, $5, $6))";
+        let mut bundles = Bundles::default();
+        for _again in 0..2 {
+            assert_eq!(bundles.guarded(parts.clone(), &guard), Some(bound(expected, 0..10)));
+        }
+        // The same parts without a guard are another statement.
+        let [(text, _)] = &bundles.bundle(parts)[..] else { panic!("several statements") };
+        assert!(!text.contains("held"), "{text}");
+        assert_eq!(bundles.guarded(Vec::new(), &guard), None);
     }
 
     #[test]
@@ -187,7 +227,7 @@ INSERT INTO v (a) VALUES ($7), ($8)";
             let sent = bundles.bundle(vec![one.clone(), other]).len();
             let is_known = table < KNOWN || table == KNOWN + PATIENCE - 1;
             assert_eq!(sent, if is_known { 1 } else { 2 }, "{table}");
-            assert!(bundles.known.len() <= KNOWN);
+            assert!(bundles.plain.texts.len() <= KNOWN);
         }
     }
 }

@@ -8,6 +8,8 @@ use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use falaj_base::Result;
@@ -27,6 +29,11 @@ type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 /// Connects, on a thread that may block.
 pub(super) fn connect(target: &Target) -> Result<(Client, Wire)> {
     let until = Instant::now() + pool::WAIT;
+    let (hosts, addresses) = (target.config.get_hosts().len(), target.config.get_hostaddrs().len());
+    let (count, ports) = (hosts.max(addresses), target.config.get_ports().len());
+    if (hosts > 0 && addresses > 0 && hosts != addresses) || (ports > 1 && ports != count) {
+        return Err(pool::silent("hosts, addresses and ports are not as many as each other"));
+    }
     let mut last: BoxedError = "no host is named".into();
     for (stream, name) in streams(&target.config, until) {
         let tried =
@@ -62,13 +69,26 @@ fn streams(
         let places = match (addresses.get(at), host) {
             (Some(address), _) => Places::Tcp(vec![SocketAddr::new(*address, port)]),
             (None, Some(Host::Unix(folder))) => Places::Unix(folder, port),
-            (None, Some(Host::Tcp(name))) => (name.as_str(), port)
-                .to_socket_addrs()
-                .map_or_else(Places::None, |all| Places::Tcp(all.collect())),
+            (None, Some(Host::Tcp(name))) => {
+                resolved(name.clone(), port, until).map_or_else(Places::None, Places::Tcp)
+            }
             (None, None) => Places::Tcp(Vec::new()),
         };
         places.streams(config, until).map(move |stream| (stream, name))
     })
+}
+
+/// The addresses of a name. Whoever knows them may be silent for longer than there is time.
+fn resolved(name: String, port: u16, until: Instant) -> io::Result<Vec<SocketAddr>> {
+    let (told, answer) = mpsc::channel();
+    let ask = move || {
+        let addresses = (name.as_str(), port).to_socket_addrs();
+        // Nobody may be waiting any more.
+        drop(told.send(addresses.map(Iterator::collect)));
+    };
+    thread::Builder::new().name("falaj-resolve".to_owned()).spawn(ask)?;
+    let late = |_| Err(io::ErrorKind::TimedOut.into());
+    answer.recv_timeout(until.saturating_duration_since(Instant::now())).unwrap_or_else(late)
 }
 
 /// Where a host may be found.
@@ -140,7 +160,8 @@ fn enter(
         _ => None,
     };
     if let Some(wanted) = wanted {
-        let told = wire.drive(client.simple_query("SHOW transaction_read_only"))?;
+        let question = client.simple_query("SHOW transaction_read_only");
+        let told = wire.drive_until(Some(until), question)?;
         let found = told.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0),
             _ => None,

@@ -298,7 +298,11 @@ impl Connection {
         let Ok(statement) = self.prepared(&sql) else { return Some(Err(Ended::Undone)) };
         let client = self.client.clone();
         let params = params.iter().map(|value| value as &(dyn ToSql + Sync));
-        let written = self.wire.drive(async { client.execute_raw(&statement, params).await });
+        // What was left to be waited for is the end of a transaction that changed nothing.
+        let earlier = try_join_all(std::mem::take(&mut self.waiting));
+        self.beginning = false;
+        let write = async { client.execute_raw(&statement, params).await };
+        let (_, written) = self.wire.drive(join(earlier, write));
         Some(match written {
             Ok(_) => Ok(()),
             // One that was refused, also while it was ended, has left nothing.

@@ -149,6 +149,7 @@ pub(in crate::db) struct Group {
     /// Told of those who come while leaders rest.
     came: Condvar,
     commits: AtomicU64,
+    at_once: AtomicU64,
     writes: AtomicU64,
 }
 
@@ -163,6 +164,7 @@ impl Group {
             stays: (config.connections >= ENOUGH).then_some(STAYS),
             came: Condvar::new(),
             commits: AtomicU64::new(0),
+            at_once: AtomicU64::new(0),
             writes: AtomicU64::new(0),
         }
     }
@@ -170,6 +172,7 @@ impl Group {
     pub(in crate::db) fn stats(&self) -> WriteStats {
         WriteStats {
             commits: self.commits.load(Ordering::Relaxed),
+            at_once: self.at_once.load(Ordering::Relaxed),
             writes: self.writes.load(Ordering::Relaxed),
         }
     }
@@ -313,7 +316,9 @@ enum Tried {
 /// What they were told of their rows may be wrong by now. Then the statement refuses, and so it does where
 /// somebody else holds one.
 fn at_once(db: &Inner, group: &Group, connection: &mut Connection, mut jobs: Jobs) -> Tried {
-    let Some((guard, rows)) = connection.memory.guard(&jobs) else { return Tried::Not(jobs) };
+    // One that was closed meanwhile is found out by asking, before anything is at stake.
+    let known = if connection.is_open() { connection.memory.guard(&jobs) } else { None };
+    let Some((guard, rows)) = known else { return Tried::Not(jobs) };
     connection.gather();
     let mut tx =
         Tx::new(Engine::Postgres(connection), &db.clock, db.replies.get()).sharing_entries();
@@ -326,7 +331,7 @@ fn at_once(db: &Inner, group: &Group, connection: &mut Connection, mut jobs: Job
     drop(tx);
     let written = whole.then(|| connection.write_guarded(&guard)).flatten();
     connection.scatter();
-    connection.memory.was_of_use(written.is_some());
+    connection.memory.was_of_use(matches!(written, Some(Ok(()))));
     let verdict = match written {
         None => return Tried::Not(jobs),
         Some(Err(Ended::Undone)) => {
@@ -336,6 +341,7 @@ fn at_once(db: &Inner, group: &Group, connection: &mut Connection, mut jobs: Job
         Some(Err(Ended::Unknown(error))) => Err(error),
         Some(Ok(())) => {
             group.count(jobs.len());
+            group.at_once.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }
     };

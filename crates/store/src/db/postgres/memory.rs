@@ -15,7 +15,7 @@ use crate::db::held::Held;
 use crate::db::value::{Row, Value};
 
 /// How many rows are remembered.
-const MOST: usize = 1024;
+const MOST: usize = 4096;
 /// How many transactions at most are not tried to be written at once after one that could not be.
 const LONGEST_PAUSE: u32 = 64;
 
@@ -56,9 +56,6 @@ impl Memory {
         if self.kind.as_ref().is_none_or(|(kind, _)| !kind.is_like(held)) {
             *self = Self { kind: Some((held.clone(), row.columns.clone())), ..Self::default() };
         }
-        if self.rows.len() + rows.len() > MOST {
-            self.rows.clear();
-        }
         for (key, row) in rows {
             // What is not there is not equal to anything, and could not be made sure of.
             let whole = row.values.iter().all(|value| *value != Value::Null);
@@ -66,6 +63,12 @@ impl Memory {
                 self.rows.insert(key, row.clone());
             }
         }
+        // Any will do: those that are wanted again are learned again.
+        let mut room = MOST;
+        self.rows.retain(|_, _| {
+            room = room.saturating_sub(1);
+            room > 0
+        });
     }
 
     /// Those whose rows were not as they are remembered.

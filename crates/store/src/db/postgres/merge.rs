@@ -135,7 +135,7 @@ impl Inserts {
         let mut statements = Vec::new();
         for Alike { text, rows, .. } in waiting {
             let known = self.known(text);
-            if !known.is_repeatable() {
+            if !known.is_repeatable() && !is_of_rows(&known.text) {
                 return None;
             }
             statements.extend(known.statements(rows));
@@ -147,6 +147,11 @@ impl Inserts {
         self.waiting.clear();
         self.turn = 0;
     }
+}
+
+/// Whether a text inserts rows that it is given, and so depends on nothing else.
+fn is_of_rows(sql: &str) -> bool {
+    sql.starts_with("INSERT INTO ") && sql.contains("VALUES (") && !sql.contains("SELECT")
 }
 
 /// Whether a text may change a row that is there.
@@ -310,6 +315,32 @@ mod tests {
             let expected: Vec<Value> = (0..77 + round).map(Value::from).collect();
             assert_eq!(sent, expected);
             assert_eq!(i64::try_from(others.len()), Ok(77 + round));
+        }
+    }
+
+    #[test]
+    fn rows_are_numbered_where_only_the_server_knows_the_number() {
+        let sql = "INSERT INTO t (a, n, b, m) VALUES ($1, $2, $3, $4)";
+        let mut inserts = Inserts::default();
+        for row in [1_i64, 5] {
+            inserts.add(sql, vec![row.into(), Value::Number, (row + 1).into(), Value::Number]);
+        }
+        // Told the number, it is another text; so it is where another place has it.
+        inserts.add(sql, [7_i64, 8, 9, 10].map(Value::from).into());
+        inserts.add(sql, vec![Value::Number, 1.into(), 2.into(), 3.into()]);
+        let number = "pg_current_xact_id()::text::bigint";
+        let row = |a: usize| format!("(${a}, {number}, ${}, {number})", a + 1);
+        let expected = [
+            (format!("INSERT INTO t (a, n, b, m) VALUES {}, {}", row(1), row(3)), vec![1, 2, 5, 6]),
+            (sql.to_owned(), vec![7, 8, 9, 10]),
+            (format!("INSERT INTO t (a, n, b, m) VALUES ({number}, $1, $2, $3)"), vec![1, 2, 3]),
+        ];
+        for ((text, values), alike) in
+            expected.into_iter().zip(std::mem::take(&mut inserts.waiting))
+        {
+            let statements: Vec<_> = inserts.known(alike.text).statements(alike.rows).collect();
+            let values: Vec<Value> = values.into_iter().map(|value: i64| value.into()).collect();
+            assert_eq!(statements, [(text.into(), values)]);
         }
     }
 

@@ -68,7 +68,8 @@ impl Socket {
     /// Sleeps until something came, or until what did not fit can be sent; no longer than until then.
     fn wait(&self, until: Option<Instant>) {
         if until.is_none() && !self.0.stuck.load(Ordering::Relaxed) {
-            return self.receive(RecvFlags::empty());
+            self.receive(RecvFlags::empty());
+            return;
         }
         let fd = self.0.stream.as_fd();
         let mut asked = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
@@ -79,24 +80,27 @@ impl Socket {
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut asked, left.as_ref()) {
             Ok(0) => self.came().end = Some(Err(io::ErrorKind::TimedOut.into())),
-            Ok(_) => self.receive(RecvFlags::DONTWAIT),
+            Ok(_) => {
+                self.receive(RecvFlags::DONTWAIT);
+            }
             Err(Errno::INTR) => {}
             Err(error) => self.came().end = Some(Err(error.into())),
         }
     }
 
-    /// Takes what is there; with no flags, waits for it.
-    fn receive(&self, flags: RecvFlags) {
+    /// Takes what is there; with no flags, waits for it. Tells whether that was anything new.
+    fn receive(&self, flags: RecvFlags) -> bool {
         let mut came = self.came();
         if came.from < came.to || came.end.is_some() {
-            return;
+            return false;
         }
         match recv(self.0.stream.as_fd(), &mut *came.bytes, flags) {
             Ok((0, _)) => came.end = Some(Ok(())),
             Ok((count, _)) => (came.from, came.to) = (0, count),
-            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(Errno::AGAIN | Errno::INTR) => return false,
             Err(error) => came.end = Some(Err(error.into())),
         }
+        true
     }
 
     fn came(&self) -> MutexGuard<'_, Came> {
@@ -205,6 +209,15 @@ impl Wire {
 
     /// Waits for `work`, and moves bytes meanwhile.
     pub(super) fn drive<T>(&mut self, work: impl Future<Output = T>) -> T {
+        self.drive_until(None, work)
+    }
+
+    /// The same, until then at most: who waits longer is told that the connection is gone.
+    pub(super) fn drive_until<T>(
+        &mut self,
+        until: Option<Instant>,
+        work: impl Future<Output = T>,
+    ) -> T {
         let Self { socket, moves } = self;
         let mut work = pin!(work);
         let both = std::future::poll_fn(|cx| {
@@ -214,7 +227,7 @@ impl Wire {
             }
             done
         });
-        block_on(socket, None, both)
+        block_on(socket, until, both)
     }
 
     /// Moves what can be moved without waiting.
@@ -224,8 +237,9 @@ impl Wire {
 
     /// Reads what the server said while nobody listened; tells whether it is still open.
     pub(super) fn listen(&mut self) -> bool {
-        self.socket.receive(RecvFlags::DONTWAIT);
-        self.push();
+        while self.moves.is_some() && self.socket.receive(RecvFlags::DONTWAIT) {
+            self.push();
+        }
         self.moves.is_some()
     }
 }
