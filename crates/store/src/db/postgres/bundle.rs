@@ -22,6 +22,9 @@ const KNOWN: usize = 128;
 const PATIENCE: usize = 10_000;
 /// A bundle takes no more values; PostgreSQL would take 65,535.
 const VALUES: usize = 8192;
+/// A guarded one takes no more: small writes come in many mixtures, and the text of each is kept on both
+/// sides of every connection.
+const GUARDED_VALUES: usize = 512;
 
 /// Bundles met before: those that are sent as they are, by the texts in them, and those behind a guard, by its
 /// text as well.
@@ -119,7 +122,7 @@ impl Bundles {
     pub(super) fn guarded(&mut self, statements: Vec<Bound>, guard: &Guard) -> Option<Bound> {
         let (texts, mut values): (Vec<_>, Vec<_>) = statements.into_iter().unzip();
         let widths: Vec<usize> = values.iter().map(Vec::len).collect();
-        if texts.is_empty() || widths.iter().sum::<usize>() + guard.values.len() > VALUES {
+        if texts.is_empty() || widths.iter().sum::<usize>() + guard.values.len() > GUARDED_VALUES {
             return None;
         }
         let key = (texts, guard.text.clone());

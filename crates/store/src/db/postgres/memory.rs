@@ -15,7 +15,7 @@ use crate::db::held::Held;
 use crate::db::value::{Row, Value};
 
 /// How many rows are remembered.
-const MOST: usize = 4096;
+const MOST: usize = 1024;
 /// How many transactions at most are not tried to be written at once after one that could not be.
 const LONGEST_PAUSE: u32 = 64;
 
