@@ -335,6 +335,16 @@ async fn small_writes_share_commits_on_both_engines() {
     .await;
 }
 
+/// Things to wait for, from the first to this one.
+async fn make_things(db: &Db, last: i64) {
+    db.write(move |tx| {
+        let rows = (1..=last).map(|id| params![id, format!("{id} as made")]);
+        tx.execute_many("INSERT INTO thing (id, name) VALUES ($1, $2)", rows)
+    })
+    .await
+    .unwrap();
+}
+
 /// A write that tells what it was told of its row, and keeps it with its number.
 async fn told(db: Db, id: i64, round: i64) -> falaj_base::Result<String> {
     let held = Held { table: "thing", key: "id", columns: "name", id: id.into() };
@@ -353,12 +363,7 @@ async fn told(db: Db, id: i64, round: i64) -> falaj_base::Result<String> {
 async fn what_is_remembered_of_rows_is_made_sure_of() {
     each(|db| async move {
         prepare(&db).await;
-        db.write(|tx| {
-            let rows = (1..=64_i64).map(|id| params![id, format!("{id} as made")]);
-            tx.execute_many("INSERT INTO thing (id, name) VALUES ($1, $2)", rows)
-        })
-        .await
-        .unwrap();
+        make_things(&db, 64).await;
         let mut at_once = 0;
         for round in 1..=6 {
             // The first time what is remembered is wrong, later it is right.
@@ -414,12 +419,7 @@ async fn connections_that_the_server_ended_harm_nobody() {
             return;
         }
         prepare(&db).await;
-        db.write(|tx| {
-            let rows = (1..=16_i64).map(|id| params![id, format!("{id} as made")]);
-            tx.execute_many("INSERT INTO thing (id, name) VALUES ($1, $2)", rows)
-        })
-        .await
-        .unwrap();
+        make_things(&db, 16).await;
         let end_others = "SELECT COUNT(pg_terminate_backend(pid)) AS n FROM pg_stat_activity
              WHERE datname = current_database() AND pid <> pg_backend_pid()";
         for round in 1..=9 {
@@ -447,12 +447,7 @@ async fn a_row_that_is_held_keeps_nobody_else_waiting() {
             return;
         }
         prepare(&db).await;
-        db.write(|tx| {
-            let rows = (1..=16_i64).map(|id| params![id, format!("{id} as made")]);
-            tx.execute_many("INSERT INTO thing (id, name) VALUES ($1, $2)", rows)
-        })
-        .await
-        .unwrap();
+        make_things(&db, 16).await;
         for round in 1..=3 {
             let (is_held, held) = std::sync::mpsc::channel();
             let (done, wait) = std::sync::mpsc::channel::<()>();

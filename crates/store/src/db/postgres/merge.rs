@@ -233,32 +233,29 @@ fn placeholders(text: &str) -> impl Iterator<Item = (usize, usize, usize)> {
 
 /// The text with the transaction's own number in these places.
 fn numbered(sql: &str, places: &[usize]) -> String {
-    let (mut text, mut done) = (String::with_capacity(sql.len() + 40), 0);
-    for (begin, number, end) in placeholders(sql) {
-        text.push_str(&sql[done..begin]);
+    rewritten(sql, |number| {
         if places.contains(&number) {
-            text.push_str("pg_current_xact_id()::text::bigint");
-        } else {
-            let before = places.iter().filter(|place| **place < number).count();
-            text.push('$');
-            text.push_str(&(number - before).to_string());
+            return "pg_current_xact_id()::text::bigint".to_owned();
         }
-        done = end;
-    }
-    text.push_str(&sql[done..]);
-    text
+        let before = places.iter().filter(|place| **place < number).count();
+        format!("${}", number - before)
+    })
 }
 
 /// The text with its placeholders moved on.
 pub(super) fn shifted(row: &str, by: usize) -> String {
-    let (mut text, mut done) = (String::with_capacity(row.len() + 16), 0);
-    for (begin, number, end) in placeholders(row) {
-        text.push_str(&row[done..begin]);
-        text.push('$');
-        text.push_str(&(number + by).to_string());
+    rewritten(row, |number| format!("${}", number + by))
+}
+
+/// The text with something else in place of each placeholder.
+fn rewritten(sql: &str, other: impl Fn(usize) -> String) -> String {
+    let (mut text, mut done) = (String::with_capacity(sql.len() + 16), 0);
+    for (begin, number, end) in placeholders(sql) {
+        text.push_str(&sql[done..begin]);
+        text.push_str(&other(number));
         done = end;
     }
-    text.push_str(&row[done..]);
+    text.push_str(&sql[done..]);
     text
 }
 
