@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use falaj_server::Started;
@@ -11,6 +12,9 @@ use serde_json::json;
 use crate::context::Context;
 use crate::exit::Result;
 use crate::output::Output;
+
+/// How long a thread waits for more to do. What it freed is kept for it until it ends.
+const KEEP_THREADS: Duration = Duration::from_secs(2);
 
 /// Run the platform in the foreground
 ///
@@ -38,7 +42,10 @@ impl Serve {
     pub(crate) fn run(self, ctx: &Context) -> Result<()> {
         let config = ctx.load_config(self.flags())?.value;
         crate::memory::give_back()?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .thread_keep_alive(KEEP_THREADS)
+            .build()?;
         let announce = |started: &Started| announce(ctx.output, started);
         let shutdown = falaj_server::stop_signal();
         runtime.block_on(falaj_server::serve(&config, shutdown, announce))?;

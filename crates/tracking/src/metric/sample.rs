@@ -72,13 +72,16 @@ fn buckets(len: usize, count: usize) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// The first point of each bucket, except that the very last point takes the last place.
+/// Where the points of an even sample stand: at the beginning of each bucket, except that the very last
+/// point takes the last place. `max` is at least two, and there are more points than that.
+pub(super) fn even_places(len: usize, max: usize) -> impl Iterator<Item = usize> {
+    buckets(len, max).enumerate().map(move |(at, bucket)| {
+        if at + 1 == max { len - 1 } else { bucket.start }
+    })
+}
+
 fn even(points: &[Point], max: usize) -> Vec<Point> {
-    let mut kept: Vec<_> = buckets(points.len(), max).map(|bucket| points[bucket.start]).collect();
-    if let (Some(end), Some(last)) = (kept.last_mut(), points.last()) {
-        *end = *last;
-    }
-    kept
+    even_places(points.len(), max).map(|place| points[place]).collect()
 }
 
 /// How many points of a bucket are kept at most, without NaNs and with them.

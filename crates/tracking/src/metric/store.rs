@@ -14,6 +14,7 @@ use falaj_base::id::frequent;
 use falaj_base::{Error, Result};
 use falaj_store::db::{Row, Tx, Value, params};
 
+use super::chart;
 use super::codec;
 use super::history::{HistoryCursor, HistoryPage, Steps, in_step_order, in_time_order};
 use super::latest::{self, Latest};
@@ -203,6 +204,11 @@ pub fn sampled_history(
     max: usize,
     sampling: Sampling,
 ) -> Result<Vec<Point>> {
+    if sampling == Sampling::Even
+        && let Some(points) = chart::sample(tx, (run, key), steps, max)?
+    {
+        return Ok(points);
+    }
     let points = in_step_order(history(tx, run, key, steps)?);
     Ok(sampling.apply(points, max))
 }
@@ -267,7 +273,7 @@ pub fn history_many(
 }
 
 /// What the log holds of one key; the other keys of its rows are passed over.
-fn logged(tx: &mut Tx<'_>, run: RunId, key: i64) -> Result<Vec<Point>> {
+pub(super) fn logged(tx: &mut Tx<'_>, run: RunId, key: i64) -> Result<Vec<Point>> {
     let mut points = Vec::new();
     tx.scan("SELECT points FROM metric_log WHERE run = $1 ORDER BY id", &params![run], |row| {
         for section in codec::log_row(&blob(row)?)? {

@@ -107,6 +107,20 @@ impl<'a> Column<'a> {
         Ok(Self { excesses: reader.take(len)?, ..self })
     }
 
+    /// Whether each number is larger than the one before, if no difference wraps around.
+    pub(super) const fn rises(&self) -> bool {
+        self.smallest > 0
+    }
+
+    /// The numbers in these places, which rise and are not beyond the end.
+    pub(super) fn pick(&self, places: &[usize]) -> Vec<i64> {
+        let mut numbers = vec![self.first; places.last().map_or(0, |last| last + 1)];
+        if let Some(further) = numbers.get_mut(1..) {
+            self.fill(further, |slot, number| *slot = number);
+        }
+        places.iter().map(|place| numbers[*place]).collect()
+    }
+
     /// Hands each number besides the first to the next of `slots`.
     pub(super) fn fill<T>(&self, slots: &mut [T], set: impl Fn(&mut T, i64)) {
         match self.width {

@@ -98,6 +98,27 @@ impl<'a> Series<'a> {
         self.count
     }
 
+    /// Whether each step is larger than the one before: those of all points lie between these two.
+    #[must_use]
+    pub const fn steps_rise(&self, lowest: i64, highest: i64) -> bool {
+        // Where the lowest and the highest are not too far apart, no difference wraps around.
+        self.count == 1 || (self.steps.rises() && highest.checked_sub(lowest).is_some())
+    }
+
+    /// Appends the points in these places, which rise and are not beyond the end.
+    pub fn pick(&self, places: &[usize], out: &mut Vec<Point>) {
+        let value = |place: usize| {
+            if self.short {
+                f32::from_le_bytes(self.values.as_chunks().0[place]).into()
+            } else {
+                f64::from_le_bytes(self.values.as_chunks().0[place])
+            }
+        };
+        let numbers = self.times.pick(places).into_iter().zip(self.steps.pick(places));
+        let points = numbers.zip(places);
+        out.extend(points.map(|((time, step), place)| Point::new(time, step, value(*place))));
+    }
+
     /// Appends the points, in the order they were given.
     pub fn decode_into(&self, out: &mut Vec<Point>) {
         let start = out.len();

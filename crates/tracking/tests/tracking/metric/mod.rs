@@ -1,5 +1,6 @@
 //! The tables of points, on both engines.
 
+mod chart;
 mod compaction;
 mod model;
 mod reading;
