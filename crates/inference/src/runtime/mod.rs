@@ -1,14 +1,15 @@
 //! ONNX Runtime as an engine: a shared library, found and loaded at run time.
 //!
-//! What must hold: one library for each process, since a second one would quietly be the first; one
-//! thread for each session, which sleeps when it has nothing to do, since a spinning one costs
-//! several times what the work costs. Parallelism comes from sessions.
+//! What must hold: one library for each process, since a second one would quietly be the first; no
+//! threads of the library's own: a run is computed by whoever asks. Parallelism comes from those who ask,
+//! and all of them share what the library made of the model.
 //!
 //! A model reaches the library only after it was read within limits here.
 
 mod convert;
 mod library;
 mod memory;
+mod shared;
 mod zip_map;
 
 use std::fmt;
@@ -17,14 +18,15 @@ use std::sync::{Arc, Mutex};
 
 use falaj_base::{Error, Result, code};
 use ort::environment::Environment;
+use ort::session::RunOptions;
 use ort::session::builder::SessionBuilder;
-use ort::session::{RunOptions, Session as OrtSession};
 
 use crate::cancel::{Cancel, given_up};
 use crate::engine::{Engine, Session};
 use crate::onnx::{Metadata, ModelFile, refused, shown};
 use crate::tensor::Tensor;
 pub use library::{INSTALLED, Search};
+use shared::Shared;
 
 /// What a session takes beside its weights: the graph, its plan, an allocator.
 const SESSION_BYTES: usize = 1 << 20;
@@ -144,10 +146,9 @@ fn nodes_of(model: &ModelFile, refusal: &str) -> String {
     }
 }
 
-/// A model in the library.
+/// A model in the library, for one of those who run it.
 struct Loaded {
-    runtime: OnnxRuntime,
-    session: OrtSession,
+    shared: Arc<Shared>,
     /// Through which a run is told to end.
     options: Arc<RunOptions>,
     metadata: Metadata,
@@ -162,43 +163,37 @@ impl Loaded {
             let nodes = nodes_of(model, &why);
             refused(format!("ONNX Runtime does not take it: {why}{nodes}")).caused_by(error)
         })?;
+        let metadata = model.metadata().clone();
         Ok(Self {
-            runtime: runtime.clone(),
-            session,
-            options: Arc::new(RunOptions::new().map_err(Error::internal)?),
-            metadata: model.metadata().clone(),
+            shared: Arc::new(Shared::new(session, &metadata)?),
+            options: options()?,
+            metadata,
             // Weights are kept once, as they were or packed for the kernels that multiply by them.
             bytes: bytes.len() + SESSION_BYTES,
         })
     }
 
-    fn run(
-        &mut self,
-        inputs: &[(String, Tensor)],
-        outputs: &[usize],
-    ) -> Result<Vec<(String, Tensor)>> {
-        let values = inputs.iter().map(|(name, tensor)| Ok((name, convert::input(name, tensor)?)));
+    fn run(&self, inputs: &[(String, Tensor)], outputs: &[usize]) -> Result<Vec<(String, Tensor)>> {
+        let values =
+            inputs.iter().map(|(name, tensor)| Ok((&**name, convert::input(name, tensor)?)));
         let values = values.collect::<Result<Vec<_>>>()?;
-        let mut results =
-            self.session.run_with_options(values, &self.options).map_err(|error| {
-                let text = format!("ONNX Runtime cannot compute this: {}", brief(&error));
-                Error::new(&code::INVALID_INPUT, text).at("inputs").caused_by(error)
-            })?;
-        let mut found = Vec::with_capacity(outputs.len());
-        for &place in outputs {
-            let info = &self.metadata.outputs[place];
-            let value = results.get_mut(&info.name);
-            let value =
-                value.ok_or_else(|| Error::internal(format!("no output {:?}", info.name)))?;
-            found.push((info.name.clone(), convert::output(value, info)?));
-        }
-        Ok(found)
+        let results = self.shared.run(&values, outputs, &self.options).map_err(|error| {
+            let text = format!("ONNX Runtime cannot compute this: {}", brief(&error));
+            Error::new(&code::INVALID_INPUT, text).at("inputs").caused_by(error)
+        })?;
+        let infos = outputs.iter().map(|&place| &self.metadata.outputs[place]);
+        let found = infos.zip(&results);
+        found.map(|(info, value)| Ok((info.name.clone(), convert::output(value, info)?))).collect()
     }
+}
+
+fn options() -> Result<Arc<RunOptions>> {
+    RunOptions::new().map(Arc::new).map_err(Error::internal)
 }
 
 impl fmt::Debug for Loaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loaded").field("session", &self.session).finish_non_exhaustive()
+        f.debug_struct("Loaded").field("shared", &self.shared).finish_non_exhaustive()
     }
 }
 
@@ -240,9 +235,12 @@ impl Session for Loaded {
         self.bytes
     }
 
-    /// The library shares nothing that would save memory: it keeps weights packed for its kernels,
-    /// and weights that sessions share are kept unpacked as well.
-    fn another(&self, model: &ModelFile) -> Result<Box<dyn Session>> {
-        Ok(Box::new(Self::new(&self.runtime, model)?))
+    fn another(&self, _: &ModelFile) -> Result<Box<dyn Session>> {
+        Ok(Box::new(Self {
+            shared: Arc::clone(&self.shared),
+            options: options()?,
+            metadata: self.metadata.clone(),
+            bytes: 0,
+        }))
     }
 }

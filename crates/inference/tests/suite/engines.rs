@@ -192,11 +192,66 @@ fn onnx_runtime_tells_what_it_holds_and_makes_another() {
     let weights = (50 * 1024 + 1024 * 1024 + 1024 * 3) * 4;
     assert!((weights..weights + (2 << 20)).contains(&first.bytes()), "{}", first.bytes());
     let mut second = first.another(&model).unwrap();
-    assert_eq!(second.bytes(), first.bytes());
+    assert_eq!(second.bytes(), 0, "the weights are there once");
     let x = vec![("x".to_owned(), Tensor::of([1, 50], vec![0.5_f32; 50]).unwrap())];
     let (one, other) = (run(&mut *first, &x, &[]).unwrap(), run(&mut *second, &x, &[]).unwrap());
     assert_eq!(one, other);
+    drop(first);
+    assert_eq!(run(&mut *second, &x, &[]).unwrap(), one);
     assert!(runtime.version().is_some_and(|version| version.starts_with("1.")));
+}
+
+/// Rows of numbers that are different for every thread and turn.
+fn rows(thread: usize, turn: usize) -> Vec<(String, Tensor)> {
+    let count = 1 + (thread + turn) % 7;
+    let number = |n: usize| ((n * 13 + thread * 5 + turn) % 29) as f32 / 29.0;
+    let x = Tensor::of([count, 50], (0..count * 50).map(number).collect::<Vec<f32>>()).unwrap();
+    vec![("x".to_owned(), x)]
+}
+
+#[test]
+fn sessions_of_one_model_run_side_by_side_and_answer_as_one_alone() {
+    const THREADS: usize = 4;
+    const TURNS: usize = 300;
+    let Some(runtime) = runtime() else { return };
+    let model = read(typed(network(&[50, 128, 64, 3])));
+    let mut alone = runtime.load(&model).unwrap();
+    let mut expected = |thread, turn| run(&mut *alone, &rows(thread, turn), &[]).unwrap();
+    let expected: Vec<Vec<_>> = (0..THREADS)
+        .map(|thread| (0..TURNS).map(|turn| expected(thread, turn)).collect())
+        .collect();
+
+    let first = runtime.load(&model).unwrap();
+    std::thread::scope(|scope| {
+        for (thread, expected) in expected.iter().enumerate() {
+            let mut session = first.another(&model).unwrap();
+            scope.spawn(move || {
+                for (turn, expected) in expected.iter().enumerate() {
+                    let found = run(&mut *session, &rows(thread, turn), &[]).unwrap();
+                    assert_eq!(found, *expected, "thread {thread}, turn {turn}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn whoever_gives_up_a_run_ends_no_other_of_the_same_model() {
+    let Some(runtime) = runtime() else { return };
+    let (model, inputs) = slow(4_096);
+    let mut first = runtime.load(&model).unwrap();
+    let mut second = first.another(&model).unwrap();
+    let answer = run(&mut *first, &inputs, &[]).unwrap();
+    let given_up = Cancel::new();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| run_until(&mut *second, &inputs, &[], &Cancel::new()));
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(5));
+            given_up.cancel();
+        });
+        assert!(run_until(&mut *first, &inputs, &[], &given_up).is_err());
+        assert_eq!(other.join().unwrap().unwrap(), answer);
+    });
 }
 
 /// A network of so many steps that a run can be cancelled in the middle.
