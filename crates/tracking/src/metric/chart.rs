@@ -94,7 +94,8 @@ fn pieces(tx: &mut Tx<'_>, (run, key): (RunId, i64), steps: Steps) -> Result<Vec
 
 /// Whether all points of each chunk are wanted, and none of them stand among those of another, or of the log.
 fn follow(pieces: &[Piece], late: &[Point], steps: Steps) -> bool {
-    let within = |piece: &Piece| steps.contains(piece.first_step) && steps.contains(piece.last_step);
+    let within =
+        |piece: &Piece| steps.contains(piece.first_step) && steps.contains(piece.last_step);
     pieces.iter().all(within)
         && pieces.is_sorted_by(|a, b| a.last_step < b.first_step)
         && pieces.last().zip(late.first()).is_none_or(|(last, late)| last.last_step < late.step())

@@ -75,9 +75,11 @@ fn buckets(len: usize, count: usize) -> impl Iterator<Item = Range<usize>> {
 /// Where the points of an even sample stand: at the beginning of each bucket, except that the very last
 /// point takes the last place. `max` is at least two, and there are more points than that.
 pub(super) fn even_places(len: usize, max: usize) -> impl Iterator<Item = usize> {
-    buckets(len, max).enumerate().map(move |(at, bucket)| {
-        if at + 1 == max { len - 1 } else { bucket.start }
-    })
+    buckets(len, max).enumerate().map(
+        move |(at, bucket)| {
+            if at + 1 == max { len - 1 } else { bucket.start }
+        },
+    )
 }
 
 fn even(points: &[Point], max: usize) -> Vec<Point> {

@@ -27,12 +27,18 @@ async fn a_chart_is_the_sample_of_the_whole_however_its_points_lie() {
         ("later chunks of smaller steps", vec![points(5000..6000), points(0..5000)]),
         ("steps that fall", vec![(0..3000).map(swapped).collect()]),
         ("a step twice", vec![(0..900).map(|n| Point::new(n, n / 2, 1.0)).collect()]),
-        ("steps as far apart as can be", vec![
-            (0..300).map(|n| Point::new(n, if n < 150 { i64::MIN + n } else { i64::MAX - n }, 0.5)).collect(),
-        ]),
-        ("steps that jump back around", vec![
-            [far(i64::MAX - 1), far(i64::MIN + 1), points(0..300)].concat(),
-        ]),
+        (
+            "steps as far apart as can be",
+            vec![
+                (0..300)
+                    .map(|n| Point::new(n, if n < 150 { i64::MIN + n } else { i64::MAX - n }, 0.5))
+                    .collect(),
+            ],
+        ),
+        (
+            "steps that jump back around",
+            vec![[far(i64::MAX - 1), far(i64::MIN + 1), points(0..300)].concat()],
+        ),
     ];
     each(|db| {
         let layouts = layouts.clone();
@@ -44,9 +50,14 @@ async fn a_chart_is_the_sample_of_the_whole_however_its_points_lie() {
                     let _ = append(&db, run, vec![(1, batch), (2, points(0..400))]).await;
                 }
                 let whole = in_step_order(history(&db, run, 1).await);
-                for steps in [Steps::ALL, Steps { first: 100, last: 5100 }, Steps { first: 0, last: 8999 }] {
-                    let within: Vec<_> =
-                        whole.iter().copied().filter(|point| steps.contains(point.step())).collect();
+                for steps in
+                    [Steps::ALL, Steps { first: 100, last: 5100 }, Steps { first: 0, last: 8999 }]
+                {
+                    let within: Vec<_> = whole
+                        .iter()
+                        .copied()
+                        .filter(|point| steps.contains(point.step()))
+                        .collect();
                     for max in [0, 1, 2, 3, 7, 320, 8999, 9000, 100_000] {
                         let expected = Sampling::Even.apply(within.clone(), max);
                         let found = sample(&db, run, steps, max).await.unwrap();
