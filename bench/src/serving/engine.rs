@@ -60,7 +60,7 @@ pub(super) fn paced_alone(
 fn sessions(engines: &Engines, model: &Model, count: usize) -> Result<Vec<Box<dyn Session>>> {
     let mut sessions = vec![engines.load(&model.file)?];
     for _ in 1..count {
-        let another = sessions[0].another(&model.file);
+        let another = sessions[0].another();
         sessions.push(another.or_else(|_| engines.load(&model.file))?);
     }
     Ok(sessions)

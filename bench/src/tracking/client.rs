@@ -111,8 +111,7 @@ impl Connection {
 
 /// Where the body begins.
 fn head_end(reply: &[u8]) -> Option<usize> {
-    let ends = reply.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
-    ends.into_iter().find(|end| reply[..*end].ends_with(b"\r\n\r\n"))
+    reply.windows(4).position(|bytes| bytes == b"\r\n\r\n").map(|at| at + 4)
 }
 
 /// The value of the first field of that name in a reply: enough for ids and tokens.

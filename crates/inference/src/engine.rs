@@ -57,9 +57,8 @@ pub trait Session: Debug + Send {
     }
 
     /// A further session of the same model for another thread, sharing with this one what the
-    /// engine lets them share. `model` is the file that this one was loaded from.
-    fn another(&self, model: &ModelFile) -> Result<Box<dyn Session>> {
-        let _ = model;
+    /// engine lets them share.
+    fn another(&self) -> Result<Box<dyn Session>> {
         Err(Error::internal(format!("{} makes one session of a model", self.engine())))
     }
 }

@@ -81,6 +81,11 @@ macro_rules! data_types {
                 Ok(())
             }
 
+            /// Lets go of the room for more elements.
+            pub fn shrink_to_fit(&mut self) {
+                match self { $(Self::$kind(elements) => elements.shrink_to_fit()),* }
+            }
+
             /// No elements yet, room for `capacity` of this type.
             #[must_use]
             pub fn empty(kind: DataType, capacity: usize) -> Self {

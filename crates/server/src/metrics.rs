@@ -216,6 +216,7 @@ impl Collector for WriteCollector {
         let stats = self.0.write_stats();
         for (name, help, value) in [
             ("db_commits", "Transactions made durable", stats.commits),
+            ("db_commits_at_once", "Those of them that were one statement", stats.at_once),
             ("db_writes", "Writes that shared those transactions", stats.writes),
         ] {
             let counter = ConstCounter::new(value);

@@ -182,7 +182,7 @@ impl Session for Loaded {
         if self.first { self.shared.bytes } else { 0 }
     }
 
-    fn another(&self, _: &ModelFile) -> Result<Box<dyn Session>> {
+    fn another(&self) -> Result<Box<dyn Session>> {
         let shared = Arc::clone(&self.shared);
         Ok(Box::new(Self { shared, thread: own_thread(), first: false }))
     }

@@ -252,7 +252,7 @@ impl Session for Planned {
         if self.first { self.plan.bytes } else { 0 }
     }
 
-    fn another(&self, _: &ModelFile) -> Result<Box<dyn Session>> {
+    fn another(&self) -> Result<Box<dyn Session>> {
         Ok(Box::new(Self { plan: Arc::clone(&self.plan), first: false }))
     }
 }

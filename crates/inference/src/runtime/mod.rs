@@ -235,7 +235,7 @@ impl Session for Loaded {
         self.bytes
     }
 
-    fn another(&self, _: &ModelFile) -> Result<Box<dyn Session>> {
+    fn another(&self) -> Result<Box<dyn Session>> {
         Ok(Box::new(Self {
             shared: Arc::clone(&self.shared),
             options: options()?,

@@ -155,7 +155,7 @@ fn sessions_of_our_kernels_share_the_model() {
     let mut first = Kernels.load(&model).unwrap();
     let weights = (50 * 64 + 64 * 3) * 4;
     assert!((weights..weights + 4096).contains(&first.bytes()), "{}", first.bytes());
-    let mut second = first.another(&model).unwrap();
+    let mut second = first.another().unwrap();
     assert_eq!(second.bytes(), 0);
     let x = vec![("x".to_owned(), Tensor::of([1, 50], vec![0.5_f32; 50]).unwrap())];
     let (one, other) = (run(&mut *first, &x, &[]).unwrap(), run(&mut *second, &x, &[]).unwrap());
@@ -191,7 +191,7 @@ fn onnx_runtime_tells_what_it_holds_and_makes_another() {
     let mut first = runtime.load(&model).unwrap();
     let weights = (50 * 1024 + 1024 * 1024 + 1024 * 3) * 4;
     assert!((weights..weights + (2 << 20)).contains(&first.bytes()), "{}", first.bytes());
-    let mut second = first.another(&model).unwrap();
+    let mut second = first.another().unwrap();
     assert_eq!(second.bytes(), 0, "the weights are there once");
     let x = vec![("x".to_owned(), Tensor::of([1, 50], vec![0.5_f32; 50]).unwrap())];
     let (one, other) = (run(&mut *first, &x, &[]).unwrap(), run(&mut *second, &x, &[]).unwrap());
@@ -224,7 +224,7 @@ fn sessions_of_one_model_run_side_by_side_and_answer_as_one_alone() {
     let first = runtime.load(&model).unwrap();
     std::thread::scope(|scope| {
         for (thread, expected) in expected.iter().enumerate() {
-            let mut session = first.another(&model).unwrap();
+            let mut session = first.another().unwrap();
             scope.spawn(move || {
                 for (turn, expected) in expected.iter().enumerate() {
                     let found = run(&mut *session, &rows(thread, turn), &[]).unwrap();
@@ -240,7 +240,7 @@ fn whoever_gives_up_a_run_ends_no_other_of_the_same_model() {
     let Some(runtime) = runtime() else { return };
     let (model, inputs) = slow(4_096);
     let mut first = runtime.load(&model).unwrap();
-    let mut second = first.another(&model).unwrap();
+    let mut second = first.another().unwrap();
     let answer = run(&mut *first, &inputs, &[]).unwrap();
     let given_up = Cancel::new();
     std::thread::scope(|scope| {

@@ -136,7 +136,7 @@ fn the_fallback_shares_a_model_and_refuses_numbers_that_do_not_fit() {
     let fixture = networks().into_iter().find(|one| one.name == "encoder_fp32").unwrap();
     let model = model(&fixture);
     let mut first = Fallback.load(&model).unwrap();
-    let mut second = first.another(&model).unwrap();
+    let mut second = first.another().unwrap();
     assert!(first.bytes() >= fixture.bytes.len() && second.bytes() == 0);
     let one = run(&mut *first, &fixture.golden.inputs, &[]).unwrap();
     drop(first);

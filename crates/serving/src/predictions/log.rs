@@ -1,7 +1,7 @@
 //! The way into the log: never waits for anybody who writes, never holds more than it may.
 //!
-//! Each thread lays what it is offered on sheets of its own, so that threads do not wait for each other, and
-//! nobody is woken but for a sheet that was begun or is full.
+//! Each thread lays what it is offered on sheets of its own, or of its own and another's where there are many,
+//! so that threads hardly wait for each other, and nobody is woken but for a sheet that was begun or is full.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -197,7 +197,8 @@ impl Log {
 
 impl Shared {
     fn new(config: &PredictionsConfig) -> Self {
-        let places = available_parallelism().map_or(1, usize::from).min(MOST_PLACES);
+        // Requests are answered on the runtime's threads and on the port's, as many as there are processors each.
+        let places = available_parallelism().map_or(1, usize::from) * 2;
         Self {
             max_waiting: config.max_waiting.max(1) as u64,
             max_bytes: config.max_memory.as_usize(),
@@ -213,7 +214,7 @@ impl Shared {
             written: AtomicU64::default(),
             lost: AtomicU64::default(),
             files: AtomicU64::default(),
-            places: (0..places).map(|_| Place::default()).collect(),
+            places: (0..places.min(MOST_PLACES)).map(|_| Place::default()).collect(),
             full_ones: Mutex::default(),
             news: Notify::new(),
             crowded: AtomicBool::default(),
@@ -326,7 +327,9 @@ impl Shared {
         self.entries(all)
     }
 
-    fn entries(self: &Arc<Self>, sheets: Vec<Sheet>) -> Vec<Entry> {
+    fn entries(self: &Arc<Self>, mut sheets: Vec<Sheet>) -> Vec<Entry> {
+        // They may lie for long until there are enough for a file.
+        sheets.iter_mut().for_each(Sheet::fold);
         let rows: usize = sheets.iter().map(Sheet::rows).sum();
         self.collected.fetch_add(rows as u64, Ordering::Relaxed);
         self.laid.fetch_sub(sheets.iter().map(|sheet| sheet.bytes).sum(), Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use falaj_base::{EndpointId, Name, ProjectId, Resource, TenantId, Timestamp};
-use falaj_inference::Tensor;
+use falaj_inference::{DataType, Tensor};
 use uuid::Uuid;
 
 /// The endpoint that predictions are of: whose they are and where they may lie.
@@ -32,6 +32,14 @@ pub struct Prediction<'a> {
     pub latency: Duration,
 }
 
+/// Bytes that a tensor takes once it is copied.
+fn held(tensor: &Tensor) -> usize {
+    /// What the allocator takes for a piece of memory, beside what is in it.
+    const PIECE: usize = 32;
+    let pieces = if tensor.data_type() == DataType::Bytes { tensor.len() } else { 0 };
+    tensor.bytes() + pieces * PIECE
+}
+
 impl Prediction<'_> {
     /// Bytes that it holds, all in all.
     #[must_use]
@@ -39,7 +47,7 @@ impl Prediction<'_> {
         /// Ids, times, shapes and the rest, about.
         const AROUND: usize = 256;
         let tensors = self.inputs.iter().chain(self.outputs);
-        let tensors: usize = tensors.map(|(name, tensor)| 64 + name.len() + tensor.bytes()).sum();
+        let tensors: usize = tensors.map(|(name, tensor)| 64 + name.len() + held(tensor)).sum();
         AROUND + self.key.map_or(0, str::len) + tensors
     }
 }

@@ -130,6 +130,16 @@ impl Sheet {
         Ok(())
     }
 
+    /// Lets go of the room for more rows, which is as much as the rows take at worst.
+    pub(super) fn fold(&mut self) {
+        for tensors in self.inputs.iter_mut().chain(&mut self.outputs) {
+            tensors.elements.shrink_to_fit();
+            tensors.ends.shrink_to_fit();
+            tensors.shapes.shrink_to_fit();
+            tensors.shape_ends.shrink_to_fit();
+        }
+    }
+
     /// The times of its first and its last prediction.
     pub(super) fn times(&self) -> Option<(Timestamp, Timestamp)> {
         let (first, last) = (self.at.iter().min()?, self.at.iter().max()?);

@@ -197,6 +197,11 @@ impl Instances {
         if state.closed || !state.line.is_empty() { None } else { state.free.pop() }
     }
 
+    /// One more session, made from one that nobody uses now.
+    pub(super) fn another(&self) -> Option<Box<dyn Session>> {
+        self.state().free.first()?.another().ok()
+    }
+
     /// Whoever gives it back may be none of the model's threads and never look at the line again.
     pub(super) fn give_back(self: &Arc<Self>, session: Box<dyn Session>) {
         let mut state = self.state();

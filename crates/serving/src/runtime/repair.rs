@@ -14,8 +14,8 @@ use super::instances::Instances;
 /// The longest pause between attempts.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Loads another session of the same model. The file is fetched again: to keep it for this would
-/// cost its size for as long as the model is loaded.
+/// Loads the same model again, if no session is there to share the weights with. The file is fetched
+/// again: to keep it for this would cost its size for as long as the model is loaded.
 #[derive(Clone)]
 pub(super) struct Reload {
     pub runtime: Handle,
@@ -39,7 +39,12 @@ pub(super) fn repair(instances: &Arc<Instances>, reload: &Reload) {
 async fn attempts(instances: Weak<Instances>, load: Arc<Load>) {
     let mut pause = Duration::from_millis(200);
     while instances.strong_count() > 0 {
-        match load().await {
+        let shared = instances.upgrade().and_then(|instances| instances.another());
+        let made = match shared {
+            Some(session) => Ok(session),
+            None => load().await,
+        };
+        match made {
             Ok(session) => {
                 if let Some(instances) = instances.upgrade() {
                     instances.give_back(session);

@@ -15,8 +15,8 @@ pub const MAX_DELAY: Duration = Duration::from_secs(1);
 /// How one model runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// How many requests are computed at a time; 0 means one for each processor, fewer if the
-    /// model is large, since each instance holds the weights.
+    /// How many requests are computed at a time; 0 means one for each processor. They share the
+    /// weights.
     pub instances: usize,
     pub batching: Batching,
     /// How many requests may wait.

@@ -13,7 +13,7 @@ use super::codec;
 use super::history::{Steps, in_step_order};
 use super::point::Point;
 use super::sample::even_places;
-use super::store::{blob, logged};
+use super::store::blob;
 use crate::run::RunId;
 use crate::run::store::id_list;
 
@@ -30,17 +30,17 @@ struct Piece {
     places: Vec<usize>,
 }
 
-/// An even sample of at most `max` points within `steps`, by their steps; absent where it cannot be told
-/// without the whole history.
+/// An even sample of at most `max` points within `steps`, by their steps, of what is in chunks and what the log
+/// holds; absent where it cannot be told without the whole history.
 pub(super) fn sample(
     tx: &mut Tx<'_>,
     (run, key): (RunId, i64),
     steps: Steps,
     max: usize,
+    logged: &[Point],
 ) -> Result<Option<Vec<Point>>> {
-    let mut late = logged(tx, run, key)?;
-    late.retain(|point| steps.contains(point.step()));
-    let late = in_step_order(late);
+    let late = logged.iter().copied().filter(|point| steps.contains(point.step()));
+    let late = in_step_order(late.collect());
     let mut pieces = pieces(tx, (run, key), steps)?;
     let count = pieces.iter().map(|piece| piece.count).sum::<usize>() + late.len();
     if max < 2 || count <= max || !follow(&pieces, &late, steps) {

@@ -152,6 +152,16 @@ pub(super) fn insert_chunks(tx: &mut Tx<'_>, run: RunId, key: i64, points: &[Poi
 /// A metric's points within `steps`, in time order.
 pub fn history(tx: &mut Tx<'_>, run: RunId, key: i64, steps: Steps) -> Result<Vec<Point>> {
     let logged = logged(tx, run, key)?;
+    behind(tx, (run, key), steps, logged)
+}
+
+/// The same, with what the log holds of it.
+fn behind(
+    tx: &mut Tx<'_>,
+    (run, key): (RunId, i64),
+    steps: Steps,
+    logged: Vec<Point>,
+) -> Result<Vec<Point>> {
     let mut points = Vec::new();
     tx.scan(
         "SELECT points FROM metric_chunk
@@ -204,12 +214,13 @@ pub fn sampled_history(
     max: usize,
     sampling: Sampling,
 ) -> Result<Vec<Point>> {
+    let logged = logged(tx, run, key)?;
     if sampling == Sampling::Even
-        && let Some(points) = chart::sample(tx, (run, key), steps, max)?
+        && let Some(points) = chart::sample(tx, (run, key), steps, max, &logged)?
     {
         return Ok(points);
     }
-    let points = in_step_order(history(tx, run, key, steps)?);
+    let points = in_step_order(behind(tx, (run, key), steps, logged)?);
     Ok(sampling.apply(points, max))
 }
 

@@ -18,11 +18,9 @@ use super::super::remote::{Remote, RemoteConfig};
 use super::super::repair::Reload;
 use super::super::settings::{MAX_INSTANCES, Settings};
 use super::super::source::{Content, Fetched};
-use super::prepare::{Prepared, Recipe, another, prepare};
+use super::prepare::{Prepared, Recipe, again, prepare};
 use super::{Shared, memory};
 
-/// Instances that nobody asked for hold no more than these bytes of weights, if they share none.
-const UNASKED_BYTES: usize = 256 << 20;
 /// What a model takes beside its weights.
 const OVERHEAD: usize = 64 << 10;
 
@@ -36,7 +34,7 @@ pub(super) async fn load(shared: &Arc<Shared>, key: &ModelKey) -> Result<Arc<Mod
     let meter = Arc::new(Meter::default());
     let (runner, metadata, engine) = match model {
         Content::File(file) => {
-            let instances = instances_of(&settings, file.len());
+            let instances = instances_of(&settings);
             let limits = shared.config.limits.clone();
             let settings = settings.clone();
             let recipe = Recipe { limits, golden, batch_invariant, instances, settings };
@@ -94,12 +92,10 @@ async fn there(
     Ok((Runner::There(Box::new(remote)), metadata, "remote"))
 }
 
-fn instances_of(settings: &Settings, file_bytes: usize) -> usize {
-    if settings.instances > 0 {
-        return settings.instances.min(MAX_INSTANCES);
-    }
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    processors.min(UNASKED_BYTES / file_bytes.max(1)).clamp(1, MAX_INSTANCES)
+fn instances_of(settings: &Settings) -> usize {
+    let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let count = if settings.instances > 0 { settings.instances } else { processors() };
+    count.min(MAX_INSTANCES)
 }
 
 /// Work that takes long, away from the threads that answer. Loads are limited in number, and so is
@@ -126,5 +122,5 @@ async fn session(shared: Weak<Shared>, key: ModelKey) -> Result<Box<dyn Session>
         return Err(Error::internal("a model became one of another server"));
     };
     let (engine, limits) = (Arc::clone(&shared.engine), shared.config.limits.clone());
-    blocking(move || another(&*engine, file, &limits)).await
+    blocking(move || again(&*engine, file, &limits)).await
 }

@@ -47,8 +47,8 @@ pub(super) fn prepare(engine: &dyn Engine, file: Bytes, recipe: &Recipe) -> Resu
     contained(|| attempt(engine, file, recipe))
 }
 
-/// One more session of a model that was prepared before.
-pub(super) fn another(
+/// A session of a model that was prepared before.
+pub(super) fn again(
     engine: &dyn Engine,
     file: Bytes,
     limits: &Limits,
@@ -69,7 +69,7 @@ fn attempt(engine: &dyn Engine, file: Bytes, recipe: &Recipe) -> Result<Prepared
         verify(&mut *sessions[0], golden, None)?;
     }
     for _ in 1..recipe.instances {
-        let another = sessions[0].another(&model);
+        let another = sessions[0].another();
         sessions.push(another.or_else(|_| engine.load(&model))?);
     }
     let metadata = model.metadata().clone();

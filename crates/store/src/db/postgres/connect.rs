@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use falaj_base::Result;
 use futures::FutureExt;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
 use tokio_postgres::config::{Host, LoadBalanceHosts, TargetSessionAttrs};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
@@ -23,6 +23,8 @@ use super::wire::{Socket, Stream, Wire, block_on};
 use super::{Target, pool};
 
 const PORT: u16 = 5432;
+/// How soon a server that has no room is asked again.
+const AGAIN: Duration = Duration::from_millis(10);
 
 type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -54,12 +56,8 @@ fn streams(
 ) -> impl Iterator<Item = (io::Result<Stream>, Option<&str>)> {
     let (hosts, addresses, ports) =
         (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
-    let count = hosts.len().max(addresses.len());
-    let first = match config.get_load_balance_hosts() {
-        LoadBalanceHosts::Random => any_of(count),
-        _ => 0,
-    };
-    (0..count).map(move |at| (first + at) % count).flat_map(move |at| {
+    let all = (0..hosts.len().max(addresses.len())).collect();
+    balanced(all, config).into_iter().flat_map(move |at| {
         let port = ports.get(at).or(ports.first()).copied().unwrap_or(PORT);
         let host = hosts.get(at);
         let name = match host {
@@ -70,12 +68,21 @@ fn streams(
             (Some(address), _) => Places::Tcp(vec![SocketAddr::new(*address, port)]),
             (None, Some(Host::Unix(folder))) => Places::Unix(folder, port),
             (None, Some(Host::Tcp(name))) => {
-                resolved(name.clone(), port, until).map_or_else(Places::None, Places::Tcp)
+                let found = resolved(name.clone(), port, until);
+                found.map_or_else(Places::None, |all| Places::Tcp(balanced(all, config)))
             }
             (None, None) => Places::Tcp(Vec::new()),
         };
         places.streams(config, until).map(move |stream| (stream, name))
     })
+}
+
+/// Hosts or addresses in the order in which they are tried.
+fn balanced<T>(all: Vec<T>, config: &Config) -> Vec<T> {
+    match config.get_load_balance_hosts() {
+        LoadBalanceHosts::Random => shuffled(all),
+        _ => all,
+    }
 }
 
 /// The addresses of a name. Whoever knows them may be silent for longer than there is time.
@@ -110,16 +117,40 @@ impl<'a> Places<'a> {
             }
             Self::Unix(folder, port) => {
                 let path = folder.join(format!(".s.PGSQL.{port}"));
-                Box::new(std::iter::once_with(|| UnixStream::connect(path).map(Stream::Unix)))
+                Box::new(std::iter::once_with(move || unix(&path, config, until).map(Stream::Unix)))
             }
             Self::None(why) => Box::new(std::iter::once(Err(why))),
         }
     }
 }
 
-fn tcp(address: SocketAddr, config: &Config, until: Instant) -> io::Result<Stream> {
+/// For how long one place is tried.
+fn patience(config: &Config, until: Instant) -> Duration {
     let left = until.saturating_duration_since(Instant::now());
-    let patience = config.get_connect_timeout().map_or(left, |own| left.min(*own));
+    config.get_connect_timeout().map_or(left, |own| left.min(*own))
+}
+
+/// The system has no limit of its own for this: with a server that lets nobody in, it waits for ever.
+fn unix(path: &Path, config: &Config, until: Instant) -> io::Result<UnixStream> {
+    let until = Instant::now() + patience(config, until);
+    let address = SockAddr::unix(path)?;
+    let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    while let Err(error) = socket.connect(&address) {
+        if error.kind() != io::ErrorKind::WouldBlock {
+            return Err(error);
+        }
+        if Instant::now() >= until {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        thread::sleep(AGAIN);
+    }
+    socket.set_nonblocking(false)?;
+    Ok(socket.into())
+}
+
+fn tcp(address: SocketAddr, config: &Config, until: Instant) -> io::Result<Stream> {
+    let patience = patience(config, until);
     // Nothing at all is refused as a mistake.
     let stream = TcpStream::connect_timeout(&address, patience.max(Duration::from_millis(1)))?;
     stream.set_nodelay(true)?;
@@ -187,8 +218,52 @@ where
     Ok((client, Wire::new(socket.clone(), moves.boxed())))
 }
 
-/// A number below this one; which, nobody need be unable to guess.
-fn any_of(count: usize) -> usize {
-    let drawn = RandomState::new().hash_one(0);
-    usize::try_from(drawn % u64::try_from(count.max(1)).unwrap_or(1)).unwrap_or_default()
+/// In any order; which, nobody need be unable to guess.
+fn shuffled<T>(all: Vec<T>) -> Vec<T> {
+    let dice = RandomState::new();
+    let mut drawn: Vec<_> = all.into_iter().enumerate().collect();
+    drawn.sort_by_cached_key(|(at, _)| dice.hash_one(at));
+    drawn.into_iter().map(|(_, one)| one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn connecting_to_a_server_that_lets_nobody_in_ends_in_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let server = UnixListener::bind(&path).unwrap();
+        let config = Config::new();
+        let now = || Instant::now() + Duration::from_millis(50);
+        // As many as it keeps waiting.
+        let mut waiting = Vec::new();
+        let refused = loop {
+            match unix(&path, &config, now()) {
+                Ok(stream) => waiting.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        let let_in = thread::spawn(move || server.accept());
+        unix(&path, &config, Instant::now() + Duration::from_secs(60)).unwrap();
+        let_in.join().unwrap().unwrap();
+        drop(folder);
+        assert_eq!(unix(&path, &config, now()).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn all_are_drawn_and_any_may_be_first() {
+        let mut firsts = std::collections::HashSet::new();
+        for _ in 0..1000 {
+            let mut drawn = shuffled(vec![0, 1, 2]);
+            firsts.insert(drawn[0]);
+            drawn.sort_unstable();
+            assert_eq!(drawn, [0, 1, 2]);
+        }
+        assert_eq!(firsts.len(), 3);
+    }
 }

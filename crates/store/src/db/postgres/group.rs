@@ -36,8 +36,8 @@ use crate::db::{EngineHandle, Inner, Kind, WriteStats, blocking, copy};
 const LEADERS: usize = 2;
 /// How many must wait for the second.
 const MANY: usize = 24;
-/// How long a leader stays when nobody waits: callers who come straight back then need not start another,
-/// which wakes two threads and asks the connection how it is.
+/// How long the last leader stays when nobody waits: callers who come straight back then need not start
+/// another, which wakes two threads.
 const STAYS: Duration = Duration::from_millis(1);
 /// A leader that stays keeps a connection from others; of so few it does not.
 const ENOUGH: usize = 4;
@@ -113,7 +113,7 @@ pub(super) type Jobs = Vec<Box<dyn Job>>;
 struct Waiting {
     jobs: Jobs,
     leaders: usize,
-    /// How many of those have nothing to do and stay for a while.
+    /// How many of those have nothing to do and stay for a while: the last, or none.
     resting: usize,
 }
 
@@ -217,7 +217,9 @@ impl Group {
     /// The next to share a transaction, waited for as long as a leader stays; without any, the leader goes.
     fn next(&self, stays: Option<Duration>) -> Option<Jobs> {
         let mut waiting = self.waiting();
-        if let (true, Some(stays)) = (waiting.jobs.is_empty(), stays) {
+        // One of several goes: were it handed the next to come, there would be two with small transactions
+        // side by side for as long as anybody comes.
+        if let (true, 1, Some(stays)) = (waiting.jobs.is_empty(), waiting.leaders, stays) {
             waiting.resting += 1;
             let nobody = |waiting: &mut Waiting| waiting.jobs.is_empty();
             let rested = self.came.wait_timeout_while(waiting, stays, nobody);

@@ -81,10 +81,12 @@ impl Memory {
     }
 
     /// What was put together with its help could be written, or not: where it cannot, putting it together was
-    /// for nothing, and is left alone for longer and longer.
+    /// for nothing, and is left alone for longer and longer: the server notes each that it refuses.
     pub(super) fn was_of_use(&mut self, was: bool) {
-        let longer = (self.pause.1 * 2).clamp(1, LONGEST_PAUSE);
-        self.pause = if was { (0, 0) } else { (longer, longer) };
+        let (_, last) = self.pause;
+        let longer = (last * 2).clamp(1, LONGEST_PAUSE);
+        // Shorter only bit by bit, or where every other one is refused it would be tried again at once.
+        self.pause = if was { (0, last - last.div_ceil(8)) } else { (longer, longer) };
     }
 
     /// The rows of all of these, and what makes sure of them. None if one is not remembered, or two want the
@@ -113,5 +115,41 @@ impl Memory {
             (text.into(), held)
         });
         Some((Guard { text: text.clone(), held: *held, values }, rows))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of so many transactions are tried, if every `good`th of those that are tried goes well.
+    fn tried(of: u32, good: u32) -> u32 {
+        let mut memory = Memory::default();
+        let mut tried = 0;
+        for _ in 0..of {
+            if memory.pause.0 > 0 {
+                memory.pause.0 -= 1;
+            } else {
+                tried += 1;
+                memory.was_of_use(tried % good == 0);
+            }
+        }
+        tried
+    }
+
+    #[test]
+    fn the_less_it_is_of_use_the_less_it_is_tried() {
+        assert_eq!(tried(10_000, 1), 10_000);
+        assert!((2 * 10_000 / 65..500).contains(&tried(10_000, 2)), "{}", tried(10_000, 2));
+        assert!((10_000 / 65..200).contains(&tried(10_000, 20_000)), "{}", tried(10_000, 20_000));
+    }
+
+    #[test]
+    fn it_is_tried_again_once_it_is_of_use() {
+        let mut memory = Memory { pause: (0, LONGEST_PAUSE), ..Memory::default() };
+        for _ in 0..60 {
+            memory.was_of_use(true);
+        }
+        assert_eq!(memory.pause, (0, 0));
     }
 }

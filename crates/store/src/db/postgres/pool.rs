@@ -1,22 +1,27 @@
 //! The connections, shared by all transactions.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use falaj_base::{Error, Result, code};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connection::Connection;
 use super::group::Group;
+use super::memory::Memory;
 use super::{DatabaseConfig, Target};
 
 /// How long a transaction may wait for a connection, and a connection for its server.
 pub(super) const WAIT: Duration = Duration::from_secs(10);
+/// A connection that was idle for longer may be dead without anybody having said so. A statement that writes
+/// at once would then end nobody knows how; a question that comes first finds out before anything is at stake.
+const QUIET: Duration = Duration::from_secs(5);
 
 pub(in crate::db) struct Pool {
     target: Target,
     places: Arc<Semaphore>,
-    idle: Mutex<Vec<Connection>>,
+    /// And since when they are.
+    idle: Mutex<Vec<(Connection, Instant)>>,
     pub(in crate::db) group: Group,
 }
 
@@ -52,7 +57,12 @@ impl Pool {
         loop {
             // Taken apart from the test, which talks to the server.
             let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let Some(mut connection) = idle else { return Connection::open(&self.target) };
+            let Some((mut connection, since)) = idle else {
+                return Connection::open(&self.target);
+            };
+            if since.elapsed() > QUIET {
+                connection.memory = Memory::default();
+            }
             if connection.is_open() {
                 return Ok(connection);
             }
@@ -61,7 +71,8 @@ impl Pool {
 
     /// A connection whose transaction is over, to be used again.
     pub(in crate::db) fn give_back(&self, connection: Connection) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        let now = Instant::now();
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((connection, now));
     }
 }
 

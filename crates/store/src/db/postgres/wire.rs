@@ -2,7 +2,8 @@
 //!
 //! The driver is written for a runtime, which asks the system what it may do next before it does it. Here one
 //! thread has one connection and nothing else to do: it sends, and sleeps in the call that receives. That is
-//! two calls of the system for a round trip, where a runtime makes five.
+//! two calls of the system for a round trip, where a runtime makes five; a third asks beforehand whether the
+//! server has gone.
 
 use std::io;
 use std::net::TcpStream;
