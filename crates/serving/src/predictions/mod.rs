@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Must hold:
-//! - Offering never waits. What is in memory is bounded in number and in bytes until it is in a
+//! - Offering waits for nobody who writes. What is in memory is bounded in number and in bytes until it is in a
 //!   file; what does not fit, and what could not be written, is counted and told.
 //! - Files lie in the zone of their project under the key of their tenant, like every blob, and
 //!   are visible only through their row. The row, the claim on the blob and the event are one

@@ -48,11 +48,7 @@ pub(super) fn prepare(engine: &dyn Engine, file: Bytes, recipe: &Recipe) -> Resu
 }
 
 /// A session of a model that was prepared before.
-pub(super) fn again(
-    engine: &dyn Engine,
-    file: Bytes,
-    limits: &Limits,
-) -> Result<Box<dyn Session>> {
+pub(super) fn again(engine: &dyn Engine, file: Bytes, limits: &Limits) -> Result<Box<dyn Session>> {
     contained(|| engine.load(&ModelFile::read(file, limits)?))
 }
 
