@@ -249,7 +249,7 @@ mod tests {
         };
         assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
         let let_in = thread::spawn(move || server.accept());
-        unix(&path, &config, Instant::now() + Duration::from_secs(60)).unwrap();
+        unix(&path, &config, Instant::now() + Duration::from_mins(1)).unwrap();
         let_in.join().unwrap().unwrap();
         drop(folder);
         assert_eq!(unix(&path, &config, now()).unwrap_err().kind(), io::ErrorKind::NotFound);
