@@ -248,9 +248,11 @@ mod tests {
             }
         };
         assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
-        let let_in = thread::spawn(move || server.accept());
-        unix(&path, &config, Instant::now() + Duration::from_mins(1)).unwrap();
-        let_in.join().unwrap().unwrap();
+        thread::scope(|scope| {
+            let let_in = scope.spawn(|| server.accept());
+            unix(&path, &config, Instant::now() + Duration::from_mins(1)).unwrap();
+            let_in.join().unwrap().unwrap();
+        });
         drop(folder);
         assert_eq!(unix(&path, &config, now()).unwrap_err().kind(), io::ErrorKind::NotFound);
     }

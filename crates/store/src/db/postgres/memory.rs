@@ -16,7 +16,8 @@ use crate::db::value::{Row, Value};
 
 /// How many rows are remembered.
 const MOST: usize = 1024;
-/// How many transactions at most are not tried to be written at once after one that could not be.
+/// How many transactions are not tried to be written at once after one that could not be.
+const SHORTEST_PAUSE: u32 = 4;
 const LONGEST_PAUSE: u32 = 64;
 
 /// What is remembered on one connection, of rows of one kind.
@@ -84,7 +85,7 @@ impl Memory {
     /// for nothing, and is left alone for longer and longer: the server notes each that it refuses.
     pub(super) fn was_of_use(&mut self, was: bool) {
         let (_, last) = self.pause;
-        let longer = (last * 2).clamp(1, LONGEST_PAUSE);
+        let longer = (last * 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         // Shorter only bit by bit, or where every other one is refused it would be tried again at once.
         self.pause = if was { (0, last - last.div_ceil(8)) } else { (longer, longer) };
     }
@@ -122,16 +123,16 @@ impl Memory {
 mod tests {
     use super::*;
 
-    /// How many of so many transactions are tried, if every `good`th of those that are tried goes well.
-    fn tried(of: u32, good: u32) -> u32 {
+    /// How many of ten thousand transactions are tried, if those go well of which this is said.
+    fn tried(goes_well: impl Fn(u32) -> bool) -> u32 {
         let mut memory = Memory::default();
         let mut tried = 0;
-        for _ in 0..of {
+        for _ in 0..10_000 {
             if memory.pause.0 > 0 {
                 memory.pause.0 -= 1;
             } else {
                 tried += 1;
-                memory.was_of_use(tried % good == 0);
+                memory.was_of_use(goes_well(tried));
             }
         }
         tried
@@ -139,9 +140,16 @@ mod tests {
 
     #[test]
     fn the_less_it_is_of_use_the_less_it_is_tried() {
-        assert_eq!(tried(10_000, 1), 10_000);
-        assert!((2 * 10_000 / 65..500).contains(&tried(10_000, 2)), "{}", tried(10_000, 2));
-        assert!((10_000 / 65..200).contains(&tried(10_000, 20_000)), "{}", tried(10_000, 20_000));
+        let counts = [
+            tried(|_| true),
+            tried(|at| !at.is_multiple_of(100)),
+            tried(|at| at.is_multiple_of(2)),
+            tried(|_| false),
+        ];
+        assert!(counts.is_sorted_by(|more, fewer| more > fewer), "{counts:?}");
+        let [always, mostly, half, never] = counts;
+        assert_eq!(always, 10_000);
+        assert!(mostly > 9_500 && half < 400 && never < 200, "{counts:?}");
     }
 
     #[test]
