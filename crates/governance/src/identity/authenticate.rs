@@ -136,6 +136,13 @@ impl Authenticator {
         Ok(found.principal)
     }
 
+    /// Whether a credential was proven a moment ago: nothing is looked up, and nothing counted.
+    #[must_use]
+    pub fn knows(&self, headers: &HeaderMap, last: &LastCredential) -> bool {
+        let key = last.key(headers).or_else(|| Some(self.key(&Credential::of(headers).ok()?)));
+        key.is_some_and(|key| self.kept(&key, self.clock.now()).is_some())
+    }
+
     /// The configured public address: the origin that browsers must come from.
     #[must_use]
     pub fn public_origin(&self) -> Option<&Origin> {
@@ -164,9 +171,13 @@ impl Authenticator {
     /// Whom a credential was found to stand for, if nothing changed since.
     fn remembered(&self, key: &Key) -> Option<Found> {
         let now = self.clock.now();
-        let found = self.cache.get(key, self.epoch.current(), now)?;
+        let found = self.kept(key, now)?;
         self.note_use(&found, now);
         Some(found)
+    }
+
+    fn kept(&self, key: &Key, now: Timestamp) -> Option<Found> {
+        self.cache.get(key, self.epoch.current(), now)
     }
 
     fn note_use(&self, found: &Found, now: Timestamp) {

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use falaj_base::{Role, Scope};
-use falaj_governance::identity::Authenticator;
 use falaj_governance::identity::token::job::JobOwner;
+use falaj_governance::identity::{Authenticator, LastCredential};
 use falaj_store::db::Tx;
 use falaj_testkit::database::each_place;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
 use crate::world::{World, clock, config, on_each, open, serve};
@@ -48,6 +50,34 @@ async fn a_token_is_shown_once_and_reaches_no_further_than_it_says() {
         // The secret is nowhere in the database.
         let audit = world.audit().await.join("\n");
         assert!(!audit.contains(&secret[37..]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_token_is_known_once_it_was_proven_and_for_as_long_as_that_holds() {
+    on_each(async |world| {
+        let boss = world.member("boss", "a", Role::Admin).await;
+        let body = json!({"tenant": "a", "role": "viewer"});
+        let made =
+            world.call("POST", "/v1/tokens").bearer(&boss).json(body).send().await.expect(201);
+        let (path, secret) = (format!("/v1/tokens/{}", made.field("id")), made.field("secret"));
+        let knows = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, format!("Bearer {text}").parse().unwrap());
+            world.auth.knows(&headers, &LastCredential::default())
+        };
+        let ask = async || world.call("GET", "/v1/whoami").bearer(&secret).send().await;
+        assert!(!knows(&secret), "nobody brought it");
+        ask().await.expect(200);
+        assert!(knows(&secret));
+        let other = if secret.ends_with('A') { "B" } else { "A" };
+        assert!(!knows(&format!("{}{other}", &secret[..79])) && !knows("flj_") && !knows(""));
+        assert!(!world.auth.knows(&HeaderMap::new(), &LastCredential::default()));
+        world.call("DELETE", &path).bearer(&boss).send().await;
+        assert!(!knows(&secret), "it is gone");
+        ask().await.expect(401);
+        assert!(!knows(&secret));
     })
     .await;
 }

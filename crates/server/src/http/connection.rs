@@ -139,6 +139,7 @@ impl Connection {
             activity,
             timeouts: self.timeouts,
             came: Vec::new(),
+            room: None,
         };
         if let Some(express) = doors.express() {
             // Apart, so that its room is given back where the ordinary way goes on.
@@ -171,8 +172,8 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Wire { stream, line, activity, came, .. } = wire;
-        let stream = Rewound::new(came, stream);
+        let Wire { stream, line, activity, came, room, .. } = wire;
+        let stream = Rewound::new(came, room, stream);
         let Timeouts { header, idle, write, .. } = self.timeouts;
         let (peer, drain) = (line.peer, line.drain.clone());
         let service = service(doors, Arc::new(line), activity.clone(), write);

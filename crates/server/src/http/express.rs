@@ -25,12 +25,19 @@ use tower::Service;
 
 use super::config::LimitsConfig;
 use super::connection::Line;
+use super::middleware::budget::Reservation;
 use super::middleware::idempotency;
 use super::port::{Handler, Port};
 use super::route::Pattern;
 
+use head::Lengths;
+
 pub(super) use head::Head;
 pub(super) use wire::{End, Stay, Wire};
+
+/// The largest request that is read on the short way though it is larger than a head may be: to make sense
+/// of it takes well less than a millisecond.
+const LARGEST: usize = 128 * 1024;
 
 /// Everything that answers. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -108,6 +115,22 @@ impl Express {
         let lane = self.lanes.iter().find(|lane| lane.is_for(request.method(), path))?;
         let plain = !idempotency::is_asked_for(request.headers());
         plain.then(|| (Arc::clone(self), lane))
+    }
+
+    /// Room for what came of a request that is larger than what a stranger may have us keep; none if there
+    /// is no more, or whoever sends it may be a stranger.
+    fn room(
+        &self,
+        (head, lengths): (&Head, Lengths),
+        came: usize,
+        line: &Line,
+    ) -> Option<Reservation> {
+        let Port { door, intake, .. } = &*self.port;
+        let fits = lengths.head <= self.max_size
+            && lengths.all() <= LARGEST
+            && intake.check(lengths.body, &head.class).is_ok();
+        let known = fits && door.knows(&head.parts.headers, &line.last);
+        if known { intake.room(came).ok() } else { None }
     }
 }
 

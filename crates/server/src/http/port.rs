@@ -27,6 +27,7 @@ use super::held::Held;
 use super::middleware::admit::Rules;
 use super::middleware::auth::Door;
 use super::middleware::body::Intake;
+use super::middleware::budget::Reservation;
 use super::middleware::deadline::{self, Deadlines};
 use super::middleware::observe::{Observed, Seen};
 use super::middleware::shed::{Slot, Slots};
@@ -181,8 +182,13 @@ impl Port {
     }
 
     /// Answers a call on the short way whose head passed all that is asked of a head, and whose body has
-    /// come. Every other layer is passed in its order.
-    pub(super) async fn answer_known(&self, head: &Head, body: Bytes, line: &Line) -> Answered {
+    /// come, perhaps into room that was taken for it. Every other layer is passed in its order.
+    pub(super) async fn answer_known(
+        &self,
+        head: &Head,
+        (body, room): (Bytes, Option<Reservation>),
+        line: &Line,
+    ) -> Answered {
         let info = request_id::info(head.trace.clone(), line.peer.address.ip());
         let (id, parts) = (info.id, &head.parts);
         let seen = (&parts.method, &parts.uri, &parts.headers);
@@ -190,7 +196,7 @@ impl Port {
             Observed::begin(seen, Some(Pattern::Direct(head.path)), &info, &self.metrics);
         let mut way = Way { slot: None, who: None, body: body.is_empty() };
         let answer = {
-            let work = pin!(self.take_in(head, body, line, info, &mut way));
+            let work = pin!(self.take_in(head, (body, room), line, info, &mut way));
             let answer = async {
                 let answer = catch_panic::contain(work).await;
                 answer.unwrap_or_else(|error| Answer::Other(refuse(error)))
@@ -205,7 +211,7 @@ impl Port {
     async fn take_in(
         &self,
         head: &Head,
-        body: Bytes,
+        (body, room): (Bytes, Option<Reservation>),
         line: &Line,
         info: RequestInfo,
         way: &mut Way,
@@ -214,7 +220,11 @@ impl Port {
         let work = pin!(async {
             let caller = self.door.recognise(&head.parts.headers, &info, &line.last).await?;
             way.who = Some(caller.id);
-            let _held = self.intake.given(&body, &head.class)?;
+            self.intake.check(body.len(), &head.class)?;
+            let _held = match room {
+                Some(room) => room,
+                None => self.intake.room(body.len())?,
+            };
             way.body = true;
             let ctx = Ctx::new(caller, info, self.gate.clone());
             Ok(head.handler.answer(ctx, head.parts.clone(), body).await)

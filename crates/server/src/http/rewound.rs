@@ -6,16 +6,20 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::middleware::budget::Reservation;
+
 pub(super) struct Rewound<S> {
     /// What is read first, and how much of it was.
     beginning: Vec<u8>,
     read: usize,
+    /// What holds the beginning, if it is large.
+    room: Option<Reservation>,
     stream: S,
 }
 
 impl<S> Rewound<S> {
-    pub(super) fn new(beginning: Vec<u8>, stream: S) -> Self {
-        Self { beginning, read: 0, stream }
+    pub(super) fn new(beginning: Vec<u8>, room: Option<Reservation>, stream: S) -> Self {
+        Self { beginning, read: 0, room, stream }
     }
 }
 
@@ -33,7 +37,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
         buffer.put_slice(&rest[..count]);
         self.read += count;
         if self.read == self.beginning.len() {
-            self.beginning = Vec::new();
+            (self.beginning, self.room) = (Vec::new(), None);
         }
         Poll::Ready(Ok(()))
     }
@@ -78,7 +82,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_read_comes_first() {
         let (ours, mut theirs) = tokio::io::duplex(16);
-        let mut rewound = Rewound::new(b"begun ".to_vec(), ours);
+        let mut rewound = Rewound::new(b"begun ".to_vec(), None, ours);
         theirs.write_all(b"and done").await.unwrap();
         drop(theirs);
         let (mut first, mut rest) = ([0; 2], String::new());

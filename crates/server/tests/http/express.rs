@@ -51,12 +51,13 @@ async fn say(ctx: &Ctx, body: Bytes, held: &Held) -> Result<Plain> {
         b"fail" => Err(Error::invalid("body", "fail", "anything else")),
         b"busy" => Err(Error::new(&code::OVERLOADED, "no").retry_after(Duration::from_secs(3))),
         b"panic" => panic!("as told"),
-        b"wait" => {
+        told if told.starts_with(b"wait") => {
             held.under_way.fetch_add(1, Ordering::SeqCst);
             let _under_way = UnderWay(held.under_way.clone());
             held.go.notified().await;
             Ok(plain(Bytes::from_static(b"waited")))
         }
+        b"where" => Ok(plain(std::thread::current().name().unwrap_or_default().to_owned().into())),
         b"beside" => Ok(Plain {
             media: "application/octet-stream",
             beside: Some(("x-beside".parse().unwrap(), "1".parse().unwrap())),
@@ -102,12 +103,17 @@ struct Echo {
 
 impl Echo {
     async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    async fn start_with(more: impl FnOnce(&mut falaj_server::Config)) -> Self {
         let held = Held::default();
         let modules = vec![module(held.clone())];
         let change = |config: &mut falaj_server::Config| {
             config.server.idle_timeout = HumanDuration::from_millis(700);
             config.limits.max_header_size = ByteSize::kib(16);
             config.limits.max_headers = 16;
+            more(config);
         };
         Self { platform: Platform::with_modules(change, modules).await, held }
     }
@@ -145,6 +151,16 @@ impl Echo {
         stream.write_all(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         assert!(reply(&mut stream).await.unwrap().starts_with("HTTP/1.1 200"));
         stream
+    }
+
+    /// Waits until so many are being answered.
+    async fn under_way(&self, count: usize) {
+        let there = async {
+            while self.held.under_way.load(Ordering::SeqCst) != count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(AT_MOST, there).await.expect("as many as are to be under way");
     }
 
     /// What both ways make of the same bytes, the short one twice: the reply, and whether another request
@@ -201,8 +217,13 @@ async fn both_ways_answer_the_same() {
     let echo = Echo::start().await;
     let plain = echo.request("", "hello");
     let instead = |from: &str, to: &str| plain.replacen(from, to, 1);
-    let bodies = ["", "fail", "busy", "panic", "unasked", "beside", &"x".repeat(30_000)];
+    let (more, most, over) = ("x".repeat(30_000), "x".repeat(125_000), "x".repeat(140_000));
+    let bodies = ["", "fail", "busy", "panic", "unasked", "beside", &more, &most, &over];
     let mut requests: Vec<String> = bodies.iter().map(|body| echo.request("", body)).collect();
+    requests.extend([&more, &most, &over].map(|body| {
+        let large = echo.request("", body);
+        large.replacen("Bearer ", "Bearer x", 1)
+    }));
     requests.extend([
         plain.clone(),
         instead("localhost", "evil.example"),
@@ -298,29 +319,122 @@ async fn a_request_may_come_in_pieces_and_several_at_once() {
     echo.platform.stop().await;
 }
 
+/// Sends a request in two halves, and asks then who read it.
+async fn reader_of_halves(echo: &Echo, request: &str, pause: Duration) -> String {
+    let mut stream = echo.settled().await;
+    let (first, rest) = request.split_at(request.len() / 2);
+    stream.write_all(first.as_bytes()).await.unwrap();
+    tokio::time::sleep(pause).await;
+    stream.write_all(rest.as_bytes()).await.unwrap();
+    let (_, body) = request.split_once("\r\n\r\n").unwrap();
+    assert!(reply(&mut stream).await.unwrap().ends_with(body));
+    stream.write_all(echo.request("", "where").as_bytes()).await.unwrap();
+    reply(&mut stream).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_large_body_of_somebody_known_is_read_where_small_ones_are() {
+    let echo = Echo::start().await;
+    let ends = |size: usize| {
+        let empty = echo.request("", &"x".repeat(100_000)).len() - 100_000;
+        echo.request("", &"x".repeat(size - empty))
+    };
+    let request = |size: usize| echo.request("", &"x".repeat(size));
+    for here in [request(30_000), request(100_000), ends(128 << 10)] {
+        for pause in [0, 5] {
+            // On a busy machine what is sent at once may come too late for it.
+            let mut tries = 0;
+            while !reader_of_halves(&echo, &here, Duration::from_millis(pause))
+                .await
+                .ends_with("falaj-loop")
+            {
+                tries += 1;
+                assert!(tries < 10, "{} bytes, {pause} ms", here.len());
+            }
+        }
+    }
+    for (there, pause) in [(ends((128 << 10) + 1), 0), (request(100_000), 200)] {
+        let reader = reader_of_halves(&echo, &there, Duration::from_millis(pause)).await;
+        assert!(!reader.ends_with("falaj-loop"), "{} bytes, {pause} ms", there.len());
+    }
+    // One behind the other.
+    let mut stream = echo.settled().await;
+    let (one, other) = ("1".repeat(100_000), "2".repeat(100_000));
+    let last = echo.request("Connection: close\r\n", "where");
+    let all = [echo.request("", &one), echo.request("", &other), last].concat();
+    stream.write_all(all.as_bytes()).await.unwrap();
+    let answers = String::from_utf8(until_closed(&mut stream).await).unwrap();
+    assert!(answers.contains(&one) && answers.contains(&other), "{}", answers.len());
+    echo.platform.stop().await;
+}
+
+/// What a head may take is the same, however large the request is that it is the head of.
+#[tokio::test]
+async fn a_head_that_is_too_long_is_refused_in_whatever_pieces_it_comes() {
+    let echo = Echo::start().await;
+    let request = echo.request(&format!("long: {}\r\n", "x".repeat(17_200)), "hello");
+    for mut stream in [echo.settled().await, echo.ordinary().await] {
+        let (first, rest) = request.split_at(16_300);
+        stream.write_all(first.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let _ = stream.write_all(rest.as_bytes()).await;
+        let answer = reply(&mut stream).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    }
+    echo.platform.stop().await;
+}
+
+#[tokio::test]
+async fn large_bodies_share_the_room_that_is_set_aside_for_bodies() {
+    let echo = Echo::start_with(|config| {
+        config.limits.max_body_size = ByteSize::kib(256);
+        config.limits.max_decompressed_size = ByteSize::kib(256);
+        config.limits.max_buffered_size = ByteSize::kib(256);
+    })
+    .await;
+    let large = "x".repeat(100_000);
+    let mut waiting = Vec::new();
+    for _ in 0..2 {
+        let mut stream = echo.settled().await;
+        let waits = format!("wait{large}");
+        stream.write_all(echo.request("", &waits).as_bytes()).await.unwrap();
+        waiting.push(stream);
+    }
+    echo.under_way(2).await;
+    for mut stream in [echo.settled().await, echo.ordinary().await] {
+        let _ = stream.write_all(echo.request("", &large).as_bytes()).await;
+        let answer = reply(&mut stream).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+        assert!(answer.contains("limits.max_buffered_size"), "{answer}");
+    }
+    // Whoever leaves gives room back, and so does who was answered.
+    waiting.pop();
+    echo.under_way(1).await;
+    let mut stream = echo.settled().await;
+    for _ in 0..5 {
+        stream.write_all(echo.request("", &large).as_bytes()).await.unwrap();
+        assert!(reply(&mut stream).await.unwrap().ends_with(&large));
+    }
+    echo.held.go.notify_one();
+    assert!(reply(&mut waiting[0]).await.unwrap().ends_with("waited"));
+    echo.platform.stop().await;
+}
+
 #[tokio::test]
 async fn whoever_leaves_or_is_silent_is_let_go() {
     let echo = Echo::start().await;
-    let under_way = |count: usize| {
-        let held = echo.held.clone();
-        let there = async move {
-            while held.under_way.load(Ordering::SeqCst) != count {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(AT_MOST, there)
-    };
     for settled in [false, true] {
         let mut leaving = echo.begun(settled).await;
         leaving.write_all(echo.request("", "wait").as_bytes()).await.unwrap();
-        under_way(1).await.expect("it waits");
+        echo.under_way(1).await;
         drop(leaving);
-        under_way(0).await.expect("the work of one who left is dropped");
+        // The work of one who left is dropped.
+        echo.under_way(0).await;
 
         // Waiting for an answer is not silence; having got it, and then nothing, is.
         let mut patient = echo.begun(settled).await;
         patient.write_all(echo.request("", "wait").as_bytes()).await.unwrap();
-        under_way(1).await.expect("it waits");
+        echo.under_way(1).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
         echo.held.go.notify_one();
         let answer = String::from_utf8(until_closed(&mut patient).await).unwrap();
@@ -343,9 +457,7 @@ async fn a_server_that_stops_answers_whom_it_has_begun_to_answer() {
         let idle = echo.begun(settled).await;
         let mut asking = echo.begun(settled).await;
         asking.write_all(echo.request("", "wait").as_bytes()).await.unwrap();
-        while echo.held.under_way.load(Ordering::SeqCst) == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        echo.under_way(1).await;
         let stopping = tokio::spawn(echo.platform.stop());
         let mut idle = idle;
         assert!(until_closed(&mut idle).await.is_empty());

@@ -56,6 +56,12 @@ pub(super) struct Lengths {
     pub(super) body: usize,
 }
 
+impl Lengths {
+    pub(super) fn all(self) -> usize {
+        self.head + self.body
+    }
+}
+
 impl Head {
     /// Whether what came begins with the same head, but for the length of the body.
     pub(super) fn comes_again(&self, came: &[u8]) -> Option<Lengths> {

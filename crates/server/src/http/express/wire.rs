@@ -7,7 +7,8 @@
 //! Must hold: a request that is answered here would be answered the same there (`tests` ask both). One that
 //! is not plainly of this kind, and everything that the client sends after it, is for the ordinary way: that
 //! gets the bytes as they came. Nothing is kept waiting longer, and nothing larger is taken in, than there:
-//! all of a request lies in the room that there its head may take, and what is silent is closed alike.
+//! all of a request lies in the room that there its head may take, or, if whoever sends it is known, in what
+//! is set aside for bodies; and what is silent is closed alike.
 
 use std::future::poll_fn;
 use std::io;
@@ -27,6 +28,7 @@ use super::reply::Reply;
 use crate::http::activity::Activity;
 use crate::http::connection::{Line, Timeouts};
 use crate::http::loops::Home;
+use crate::http::middleware::budget::Reservation;
 use crate::http::port::Answered;
 
 /// Room for a head and a small body; most requests need no more.
@@ -59,7 +61,7 @@ pub(in crate::http) enum End {
 
 /// What was waited for.
 enum Came {
-    Bytes,
+    Bytes(usize),
     /// The client left, or was silent for too long.
     Nothing,
     /// What came is not to be waited for here any longer.
@@ -74,12 +76,14 @@ pub(in crate::http) struct Wire<S> {
     pub(in crate::http) timeouts: Timeouts,
     /// What came and was not answered.
     pub(in crate::http) came: Vec<u8>,
+    /// What holds that, if it is more than a stranger may have us keep.
+    pub(in crate::http) room: Option<Reservation>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     /// Answers requests for as long as they are of this kind.
     pub(in crate::http) async fn serve(&mut self, express: &Arc<Express>, stay: Stay) -> End {
-        let Self { stream, line, activity, timeouts, came } = self;
+        let Self { stream, line, activity, timeouts, came, room } = self;
         let mut quiet = pin!(activity.silence(timeouts.header, timeouts.idle));
         let mut stopping = pin!(line.drain.started());
         let (mut known, mut reply) = (None, Vec::new());
@@ -87,10 +91,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             let (mut head_since, mut scanned) = (None, 0);
             let lengths = loop {
                 let since = match found(came, &mut known, &mut scanned, express, line) {
-                    Found::Head(it) if it.head + it.body > express.max_size => {
-                        return End::Ordinary;
+                    Found::Head(it) if it.all() > express.max_size && room.is_none() => {
+                        let head = known.as_ref().map(|head| (head, it));
+                        *room = head.and_then(|head| express.room(head, came.len(), line));
+                        if room.is_none() {
+                            return End::Ordinary;
+                        }
+                        came.reserve(it.all().saturating_sub(came.len()) + ROOM);
+                        continue;
                     }
-                    Found::Head(whole) if came.len() >= whole.head + whole.body => break whole,
+                    Found::Head(whole) if came.len() >= whole.all() => break whole,
                     // From when the head was there: each piece of the body is not waited for anew.
                     Found::Head(_) => Some(*head_since.get_or_insert_with(Instant::now)),
                     Found::Beginning if came.len() < express.max_size => None,
@@ -100,7 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
                 let waited = poll_fn(|cx| {
                     if let Poll::Ready(read) = read_more(stream, cx, came) {
                         return Poll::Ready(match (read, since) {
-                            (Ok(1..), _) => Came::Bytes,
+                            (Ok(count @ 1..), _) => Came::Bytes(count),
                             (_, None) => Came::Nothing,
                             // A body that breaks off is answered.
                             (_, Some(_)) => Came::Late,
@@ -117,7 +127,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
                     Poll::Pending
                 });
                 match waited.await {
-                    Came::Bytes => {}
+                    Came::Bytes(count) => {
+                        if room.as_mut().is_some_and(|room| room.grow(count).is_err()) {
+                            return End::Ordinary;
+                        }
+                    }
                     Came::Nothing => {
                         let _ = stream.shutdown().await;
                         return End::Closed;
@@ -130,7 +144,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             }
             let Some(head) = &known else { return End::Ordinary };
             let busy = activity.begin();
-            let body = taken(came, lengths);
+            let body = (taken(came, lengths), room.take());
             let answer = express.port.answer_known(head, body, line);
             let answer = pin!(async {
                 match &stay {
@@ -236,7 +250,10 @@ async fn patience(head_since: Option<Instant>) {
 
 /// Takes a request out of what came; its body.
 fn taken(came: &mut Vec<u8>, lengths: Lengths) -> Bytes {
-    let end = lengths.head + lengths.body;
+    let end = lengths.all();
+    if end == came.len() && end > ROOM {
+        return Bytes::from(std::mem::take(came)).slice(lengths.head..);
+    }
     let body = Bytes::copy_from_slice(&came[lengths.head..end]);
     if end == came.len() {
         came.clear();

@@ -49,4 +49,9 @@ impl Door {
         self.rate.take(principal.id)?;
         Ok(principal)
     }
+
+    /// Whether whoever sent it is known already.
+    pub(crate) fn knows(&self, headers: &HeaderMap, last: &LastCredential) -> bool {
+        self.authenticator.knows(headers, last)
+    }
 }

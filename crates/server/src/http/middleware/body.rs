@@ -143,14 +143,16 @@ impl Intake {
         read
     }
 
-    /// The same for a plain body that has come already: whether it is within its limits.
-    pub(crate) fn given(&self, body: &Bytes, class: &Class) -> Result<Reservation> {
+    /// Refuses a plain body of this length if that is over its limit.
+    pub(crate) fn check(&self, length: usize, class: &Class) -> Result<()> {
         let bound = self.bounds(class).travelling;
-        if body.len() > bound.max {
-            return Err(bound.exceeded(""));
-        }
+        if length > bound.max { Err(bound.exceeded("")) } else { Ok(()) }
+    }
+
+    /// Room for bytes that came, in the memory for all bodies.
+    pub(crate) fn room(&self, bytes: usize) -> Result<Reservation> {
         let mut held = self.budget.reserve();
-        held.grow(body.len())?;
+        held.grow(bytes)?;
         Ok(held)
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct Reservation {
 impl Reservation {
     /// Takes room for `more` bytes, or refuses at once: waiting while holding some of it could
     /// block everyone.
-    pub(super) fn grow(&mut self, more: usize) -> Result<()> {
+    pub(crate) fn grow(&mut self, more: usize) -> Result<()> {
         self.bytes += more;
         let held = self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let missing = self.bytes.div_ceil(BLOCK).saturating_sub(held);

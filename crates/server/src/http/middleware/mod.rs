@@ -22,7 +22,7 @@
 pub(crate) mod admit;
 pub(crate) mod auth;
 pub(crate) mod body;
-mod budget;
+pub(crate) mod budget;
 pub(crate) mod catch_panic;
 pub(crate) mod deadline;
 mod framed;

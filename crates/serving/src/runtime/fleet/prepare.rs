@@ -78,7 +78,12 @@ fn attempt(engine: &dyn Engine, file: Bytes, recipe: &Recipe) -> Result<Prepared
     };
     if let Some(inputs) = inputs.filter(|_| recipe.settings.warm_up) {
         // Zeros may be nothing that the model takes; then it is not warmed up, and not refused.
-        let warmed = sessions.iter_mut().all(|session| warm(&mut **session, &inputs, &costs, RUNS));
+        // What a run takes is learned from one of them.
+        let runs = std::iter::once(RUNS).chain(std::iter::repeat(1));
+        let warmed = sessions
+            .iter_mut()
+            .zip(runs)
+            .all(|(session, runs)| warm(&mut **session, &inputs, &costs, runs));
         let max_rows = recipe.settings.batching.max_rows;
         if warmed && by_row && recipe.batch_invariant && max_rows > 1 {
             try_batch(&mut *sessions[0], &inputs, max_rows, &costs);

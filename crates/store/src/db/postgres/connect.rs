@@ -228,15 +228,16 @@ fn shuffled<T>(all: Vec<T>) -> Vec<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixListener;
-
     use super::*;
 
     #[test]
     fn connecting_to_a_server_that_lets_nobody_in_ends_in_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let server = UnixListener::bind(&path).unwrap();
+        // That keeps few waiting, so that few descriptors are taken.
+        let server = socket2::Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        server.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        server.listen(1).unwrap();
         let config = Config::new();
         let now = || Instant::now() + Duration::from_millis(50);
         // As many as it keeps waiting.
