@@ -9,18 +9,44 @@
 //! takes longer than a millisecond: the thread's other connections wait for it. What they start besides runs where it would run otherwise ([`Home`]): nothing that outlives
 //! a call depends on these threads.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::OnceLock;
 use std::thread::{self, available_parallelism};
+use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle};
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+/// How long a thread rests that mostly had to refuse what it was brought: those who come meanwhile are
+/// refused together. Each that wakes it interrupts a computation, just when all processors compute.
+const REST: Duration = Duration::from_millis(1);
+
+thread_local! {
+    /// How many calls this thread refused for want of room since it waited last, and how many others it
+    /// answered.
+    static ROUND: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+}
+
+/// Notes that this thread answered a call, or refused it for want of room.
+pub(super) fn note_answered(refused: bool) {
+    let (refusals, others) = ROUND.get();
+    ROUND.set(if refused { (refusals + 1, others) } else { (refusals, others + 1) });
+}
+
+/// What a thread does before it waits.
+fn rest() {
+    let (refusals, others) = ROUND.take();
+    if refusals > others {
+        thread::sleep(REST);
+    }
+}
 
 /// The threads, one for each processor; started when the first connection comes to stay. They end when
 /// this is dropped.
@@ -61,7 +87,7 @@ fn start() -> Vec<Loop> {
 
 impl Loop {
     fn start() -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let runtime = Builder::new_current_thread().on_thread_park(rest).enable_all().build()?;
         let (handle, end) = (runtime.handle().clone(), CancellationToken::new());
         let ends = end.clone().drop_guard();
         thread::Builder::new().name("falaj-loop".to_owned()).spawn(move || {
