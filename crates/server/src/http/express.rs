@@ -126,11 +126,11 @@ impl Express {
         line: &Line,
     ) -> Option<Reservation> {
         let Port { door, intake, .. } = &*self.port;
-        let fits = lengths.head <= self.max_size
-            && lengths.all() <= LARGEST
-            && intake.check(lengths.body, &head.class).is_ok();
-        let known = fits && door.knows(&head.parts.headers, &line.last);
-        if known { intake.room(came).ok() } else { None }
+        if lengths.head > self.max_size || lengths.all() > LARGEST {
+            return None;
+        }
+        intake.check(lengths.body, &head.class).ok()?;
+        if door.knows(&head.parts.headers, &line.last) { intake.room(came).ok() } else { None }
     }
 }
 

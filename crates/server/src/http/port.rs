@@ -78,6 +78,8 @@ pub(super) struct Answered {
     pub(super) id: RequestId,
     /// Whether the connection ends with it, as with every refusal before the body is taken.
     pub(super) ends: bool,
+    /// Whether it is refused for want of room.
+    pub(super) no_room: bool,
     /// To be held until the last byte of the reply.
     pub(super) held: (InFlight, Option<Slot>),
 }
@@ -204,8 +206,9 @@ impl Port {
             observed.during(answer).await
         };
         let seen = Seen::of_answer(&answer);
+        let no_room = seen.is_for_want_of_room();
         let in_flight = observed.end(seen, way.who, &head.class, &self.metrics);
-        Answered { answer, id, ends: !way.body, held: (in_flight, way.slot) }
+        Answered { answer, id, ends: !way.body, no_room, held: (in_flight, way.slot) }
     }
 
     async fn take_in(

@@ -18,8 +18,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use falaj_web::Answer;
-use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
@@ -157,7 +155,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             let answered = unless_gone(answer, stream, came, express.max_size);
             let Some(answered) = answered.await else { return End::Closed };
             if matches!(stay, Stay::At(_)) {
-                note_answered(is_for_want_of_room(&answered.answer));
+                note_answered(answered.no_room);
                 // What this thread was brought is answered before it is told, some dozens at a time: clients
                 // that wait for several answers are then woken once, and not by each.
                 tokio::task::yield_now().await;
@@ -206,12 +204,6 @@ async fn unless_gone<S: AsyncRead + Unpin>(
         Poll::Pending
     })
     .await
-}
-
-/// Whether a call is refused that could be answered when there is less to do.
-fn is_for_want_of_room(answer: &Answer) -> bool {
-    let Answer::Other(response) = answer else { return false };
-    [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&response.status())
 }
 
 async fn write<S: AsyncWrite + Unpin>(stream: &mut S, reply: &[u8]) -> io::Result<()> {

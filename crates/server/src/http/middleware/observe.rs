@@ -85,7 +85,7 @@ impl Observed {
         }
         let well = status == 200 && !reply.is_grpc_refusal;
         // Refusals of somebody unknown are told of one by one: they may be guesses.
-        let repeated = || who.is_some() && !is_first_of_its_second(reply.told);
+        let repeated = || who.is_some() && !is_first_of_its_second(reply);
         let routine = class.busy && (well || repeated());
         crate::telemetry::within(self.info.0, || if routine { say!(debug) } else { say!(info) });
         self.in_flight
@@ -114,6 +114,12 @@ impl<'a> Seen<'a> {
             Answer::Other(response) => Self::of(response),
         }
     }
+
+    /// Whether it refuses what could be answered when there is less to do.
+    pub(crate) fn is_for_want_of_room(self) -> bool {
+        let codes = [&code::OVERLOADED, &code::RATE_LIMITED];
+        self.told.is_some_and(|told| codes.contains(&told.code))
+    }
 }
 
 /// The second in which a refusal for want of room was told of last.
@@ -122,8 +128,8 @@ static TOLD_IN: AtomicU64 = AtomicU64::new(0);
 /// Whether a reply is news: anything but a refusal for want of room, and of those one in a second. A line
 /// for each would cost as much as the refusal, just when there is no room; how many there were is
 /// counted.
-fn is_first_of_its_second(told: Option<&Told>) -> bool {
-    if !told.is_some_and(|told| [&code::OVERLOADED, &code::RATE_LIMITED].contains(&told.code)) {
+fn is_first_of_its_second(reply: Seen<'_>) -> bool {
+    if !reply.is_for_want_of_room() {
         return true;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -156,4 +162,27 @@ fn span_of(
     );
     continue_trace(&span, headers);
     span
+}
+
+#[cfg(test)]
+mod tests {
+    use falaj_base::Error;
+    use falaj_web::problem_response;
+
+    use super::*;
+
+    #[test]
+    fn only_refusals_for_want_of_room_are_such() {
+        for (code, expected) in [
+            (&code::OVERLOADED, true),
+            (&code::RATE_LIMITED, true),
+            (&code::UNAVAILABLE, false),
+            (&code::SHUTTING_DOWN, false),
+            (&code::MALFORMED_BODY, false),
+        ] {
+            let answer = Answer::Other(problem_response(&Error::new(code, "no")));
+            assert_eq!(Seen::of_answer(&answer).is_for_want_of_room(), expected, "{code:?}");
+        }
+        assert!(!Seen::of_answer(&Answer::Other(Response::default())).is_for_want_of_room());
+    }
 }
