@@ -27,10 +27,10 @@ pub(super) struct Sealed {
     pub(super) count: usize,
 }
 
-/// Whether there is anything to seal: spares an idle server its writes.
+/// Whether there may be something to seal: spares an idle server its writes.
 pub(super) fn is_due(tx: &mut Tx<'_>) -> Result<bool> {
     let last = store::tree(tx)?.last;
-    Ok(!store::pending(tx, last, 1)?.is_empty())
+    store::is_pending(tx, last)
 }
 
 /// Seals at most `limit` entries. `seen` is the tree as this process last knew it.

@@ -80,9 +80,15 @@ fn frontier(row: &Row) -> Result<Frontier> {
     })
 }
 
+/// Whether there are entries after `last`.
+pub(super) fn is_pending(tx: &mut Tx<'_>, last: (i64, i64)) -> Result<bool> {
+    let sql = "SELECT 1 AS one FROM audit_entry WHERE (tx, seq) > ($1, $2) LIMIT 1";
+    Ok(tx.query_opt(sql, &params![last.0, last.1])?.is_some())
+}
+
 /// Entries after `last` that no other transaction can still come before, oldest first.
 pub(super) fn pending(tx: &mut Tx<'_>, last: (i64, i64), limit: u32) -> Result<Vec<Pending>> {
-    let horizon = tx.horizon()?;
+    let horizon = tx.horizon_of_write()?;
     let mut pending = Vec::new();
     tx.scan(
         "SELECT tx, seq, at, tenant, entry FROM audit_entry

@@ -90,6 +90,10 @@ const POSTGRES_HORIZON: &str = "
         WHERE activity.datname <> current_database()
           AND activity.backend_xid::text::bigint = (running.xid::text::bigint & 4294967295))";
 
+/// Looks at what every connection does. What it saw is what [`POSTGRES_HORIZON`] is told, too, until
+/// the transaction ends.
+const POSTGRES_ACTIVITY: &str = "SELECT COUNT(*) AS connections FROM pg_stat_activity";
+
 impl<'a> Tx<'a> {
     pub(super) fn new(engine: Engine<'a>, clock: &'a Clock, replies: Option<&'a DataKey>) -> Self {
         Self {
@@ -270,13 +274,23 @@ impl<'a> Tx<'a> {
         })
     }
 
-    /// The first transaction number that may still be running: records below it are final, in
-    /// order, and never joined by a late one.
+    /// The first transaction number that may still be running: records below it are final, in order,
+    /// and never joined by a late one. A transaction of another database that ended a moment ago may
+    /// still hold it back.
     pub fn horizon(&mut self) -> Result<i64> {
         match self.engine {
             Engine::Sqlite(_) => Ok(i64::MAX),
             Engine::Postgres(_) => self.query_one(POSTGRES_HORIZON, &[])?.get("horizon"),
         }
+    }
+
+    /// The same in a write, where no other database holds it back: each statement of a write sees anew
+    /// what runs, so whatever began before now is looked at first, and known when it ends in between.
+    pub fn horizon_of_write(&mut self) -> Result<i64> {
+        if !self.is_sqlite() {
+            self.query_one(POSTGRES_ACTIVITY, &[])?;
+        }
+        self.horizon()
     }
 
     /// This transaction's number: zero on SQLite, where commits are already in order.

@@ -7,7 +7,7 @@ use falaj_base::{Clock, Timestamp, code};
 use falaj_store::db::{DatabaseConfig, Db, params};
 use falaj_store::events::{Cursor, EventLog, Filter, Subscriptions};
 use falaj_store::record::Change;
-use falaj_testkit::database::{each, each_place};
+use falaj_testkit::database::{Database, each, each_place};
 
 use crate::{MAKE, allowed, make, prepare, settle, thing};
 
@@ -42,6 +42,38 @@ async fn a_cursor_reads_on_without_gap_or_repeat() {
         assert!(log.read(Cursor::START, none, 10).await.unwrap().is_empty());
     })
     .await;
+}
+
+/// A write that comes after another knows it to be final, however busy other databases of the server
+/// are.
+#[tokio::test(flavor = "multi_thread")]
+async fn other_databases_hold_no_write_back() {
+    let (Some(place), Some(busy)) =
+        (Database::postgres().await.unwrap(), Database::postgres().await.unwrap())
+    else {
+        return;
+    };
+    let (db, busy) = (place.open().await.unwrap(), busy.open().await.unwrap());
+    prepare(&busy).await;
+    let others: Vec<_> = (0..6)
+        .map(|_| {
+            let busy = busy.clone();
+            tokio::spawn(async move {
+                loop {
+                    make(&busy, 1).await;
+                }
+            })
+        })
+        .collect();
+    for _ in 0..200 {
+        let written = db.write(|tx| tx.version()).await.unwrap();
+        let horizon = db.write(|tx| tx.horizon_of_write()).await.unwrap();
+        assert!(written < horizon, "{written} is not below {horizon}");
+    }
+    for other in others {
+        other.abort();
+        assert!(other.await.unwrap_err().is_cancelled());
+    }
 }
 
 /// A transaction that began first and commits last must not be jumped over by a reader in between.
