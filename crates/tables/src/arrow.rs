@@ -85,23 +85,24 @@ fn item_type(field: &Field) -> Result<Arrow> {
     })
 }
 
-pub(crate) fn record_batch(schema: &SchemaRef, batch: &Batch) -> Result<RecordBatch> {
-    let arrays: Result<Vec<_>> =
-        batch.columns().iter().map(|(field, column)| array(field, column)).collect();
+pub(crate) fn record_batch(schema: &SchemaRef, batch: Batch) -> Result<RecordBatch> {
+    let columns = batch.into_columns().into_iter();
+    let arrays: Result<Vec<_>> = columns.map(|(field, column)| array(&field, column)).collect();
     RecordBatch::try_new(schema.clone(), arrays?).map_err(|error| {
         Error::invalid("columns", error, "those that the file was begun with").at("columns")
     })
 }
 
-fn array(field: &Field, column: &Column) -> Result<ArrayRef> {
-    let nulls = column.missing.as_ref().map(|missing| {
+fn array(field: &Field, column: Column) -> Result<ArrayRef> {
+    let Column { items, chosen, ends, missing } = column;
+    let nulls = missing.map(|missing| {
         NullBuffer::from(missing.iter().map(|missing| !missing).collect::<Vec<_>>())
     });
     let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
     let too_many = |_| Error::invalid(&field.name, "too many values", "under 2^31 in a batch");
-    match (&field.many, &column.ends) {
+    match (&field.many, ends) {
         (Many::Fixed(shape), _) => {
-            let values = values(field, &column.items, None)?;
+            let values = values(field, items, None)?;
             let made = FixedSizeListArray::try_new(
                 element(values.data_type().clone()),
                 width(shape)?,
@@ -111,38 +112,57 @@ fn array(field: &Field, column: &Column) -> Result<ArrayRef> {
             Ok(Arc::new(made.map_err(Error::internal)?))
         }
         (Many::Varied, Some(ends)) => {
-            let values = values(field, &column.items, None)?;
-            let ends = ends.iter().map(|&end| i32::try_from(end));
+            let values = values(field, items, None)?;
+            let ends = ends.into_iter().map(i32::try_from);
             let offsets: Result<Vec<_>, _> = std::iter::once(Ok(0)).chain(ends).collect();
             let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets.map_err(too_many)?));
             let kind = element(values.data_type().clone());
             let made = ListArray::try_new(kind, offsets, values, nulls);
             Ok(Arc::new(made.map_err(Error::internal)?))
         }
-        _ => values(field, &column.items, nulls),
+        _ => match chosen {
+            Some(chosen) => texts(field, &items, &chosen),
+            None => values(field, items, nulls),
+        },
     }
 }
 
-fn values(field: &Field, items: &Data, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
-    fn plain<T: ArrowPrimitiveType>(all: &[T::Native], nulls: Option<NullBuffer>) -> ArrayRef {
-        let values = ScalarBuffer::from(all.to_vec());
-        Arc::new(PrimitiveArray::<T>::new(values, nulls))
+/// Texts of which each row has one.
+fn texts(field: &Field, items: &Data, chosen: &[usize]) -> Result<ArrayRef> {
+    let Data::Bytes(items) = items else {
+        return Err(Error::internal(format!("{} is not of texts", field.name)));
+    };
+    let all = items.iter().enumerate().map(|(place, text)| self::text(field, place, text));
+    let all = all.collect::<Result<Vec<_>>>()?;
+    let chosen = chosen.iter().map(|place| all[*place]);
+    let mut made = StringBuilder::with_capacity(chosen.len(), chosen.clone().map(str::len).sum());
+    chosen.for_each(|text| made.append_value(text));
+    Ok(Arc::new(made.finish()))
+}
+
+fn text<'a>(field: &Field, place: usize, text: &'a [u8]) -> Result<&'a str> {
+    std::str::from_utf8(text).map_err(|_| {
+        let name = format!("column {}", field.name);
+        Error::invalid(name, format!("text {place}"), "valid UTF-8 in every row")
+    })
+}
+
+fn values(field: &Field, items: Data, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+    fn plain<T: ArrowPrimitiveType>(all: Vec<T::Native>, nulls: Option<NullBuffer>) -> ArrayRef {
+        Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(all), nulls))
     }
     let present = |place| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(place));
     Ok(match (&field.item, items) {
         (Item::Time, Data::I64(all)) => {
-            let values = ScalarBuffer::from(all.clone());
+            let values = ScalarBuffer::from(all);
             let made = PrimitiveArray::<TimestampMicrosecondType>::new(values, nulls);
             Arc::new(made.with_timezone("UTC"))
         }
         (Item::Text, Data::Bytes(all)) => {
             let bytes = all.iter().map(Bytes::len).sum();
             let mut made = StringBuilder::with_capacity(all.len(), bytes);
-            for (place, text) in all.iter().enumerate() {
-                let text = std::str::from_utf8(text).map_err(|_| {
-                    let name = format!("column {}", field.name);
-                    Error::invalid(name, format!("row {place}"), "valid UTF-8 in every row")
-                })?;
+            for (place, bytes) in all.iter().enumerate() {
+                let text = text(field, place, bytes)?;
                 made.append_option(present(place).then_some(text));
             }
             Arc::new(made.finish())
@@ -155,7 +175,7 @@ fn values(field: &Field, items: &Data, nulls: Option<NullBuffer>) -> Result<Arra
             }
             Arc::new(made.finish())
         }
-        (_, Data::Bool(all)) => Arc::new(BooleanArray::new(all.clone().into(), nulls)),
+        (_, Data::Bool(all)) => Arc::new(BooleanArray::new(all.into(), nulls)),
         (_, Data::U8(all)) => plain::<UInt8Type>(all, nulls),
         (_, Data::U16(all)) => plain::<UInt16Type>(all, nulls),
         (_, Data::U32(all)) => plain::<UInt32Type>(all, nulls),
@@ -167,8 +187,7 @@ fn values(field: &Field, items: &Data, nulls: Option<NullBuffer>) -> Result<Arra
         (_, Data::F32(all)) => plain::<Float32Type>(all, nulls),
         (_, Data::F64(all)) => plain::<Float64Type>(all, nulls),
         (_, Data::F16(all)) => {
-            let all: Vec<_> = all.iter().copied().map(Half::from_bits).collect();
-            plain::<Float16Type>(&all, nulls)
+            plain::<Float16Type>(all.into_iter().map(Half::from_bits).collect(), nulls)
         }
         (_, Data::Bf16(_)) => {
             return Err(Error::invalid(&field.name, "BF16", "a type that Parquet has"));
@@ -208,13 +227,13 @@ pub(crate) fn column(field: &Field, array: &dyn Array) -> Result<Column> {
     let missing = array.nulls().filter(|nulls| nulls.null_count() > 0);
     let missing: Option<Vec<bool>> = missing.map(|nulls| nulls.iter().map(|has| !has).collect());
     if field.many == Many::One {
-        return Ok(Column { items: items(field, array)?, ends: None, missing });
+        return Ok(Column { missing, ..Column::of(items(field, array)?) });
     }
     let (ends, inner) = flattened(field, array)?;
     if inner.null_count() > 0 && !floats(inner.data_type()) {
         return Err(refused(field, "lists with holes", "a value in every place of a list"));
     }
-    Ok(Column { items: items(field, inner.as_ref())?, ends: Some(ends), missing })
+    Ok(Column { missing, ..Column::lists(items(field, inner.as_ref())?, ends) })
 }
 
 fn floats(kind: &Arrow) -> bool {

@@ -69,11 +69,15 @@ impl<W: Write + Send> RecordWriter<W> {
             .map_err(|_| Error::invalid("level", layout.level, "1 to 22"))?;
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(level))
-            .set_created_by(concat!("falaj ", env!("CARGO_PKG_VERSION")).to_owned())
+            // As the format wants it: readers that cannot parse it do not trust the rest.
+            .set_created_by(concat!("falaj version ", env!("CARGO_PKG_VERSION")).to_owned())
             .set_max_row_group_row_count(Some(layout.group_rows.max(1)))
-            // What a page holds at least and at most is of no use to anybody for tensors.
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_statistics_truncate_length(Some(64));
+        // What they hold at least and at most is of no use to anybody for tensors.
+        for column in lists(&schema) {
+            properties = properties.set_column_statistics_enabled(column, EnabledStatistics::None);
+        }
         for column in numbers(&schema).chain(suited.unlisted) {
             properties = properties.set_column_dictionary_enabled(column, false);
         }
@@ -125,17 +129,28 @@ impl<W: Write + Send> RecordWriter<W> {
 /// Columns of numbers and times. Looking each up in a dictionary costs more than all the rest of
 /// writing, and what repeats among them is packed all the same; a dictionary is for what is long.
 fn numbers(schema: &Schema) -> impl Iterator<Item = ColumnPath> {
-    let is_number = |field: &&Arc<arrow_schema::Field>| match field.data_type() {
-        DataType::List(item) => item.data_type().is_primitive(),
-        kind => kind.is_primitive(),
+    let is_number = |field: &&Arc<arrow_schema::Field>| {
+        item(field).map_or(field.data_type(), |item| item.data_type()).is_primitive()
     };
     schema.fields().iter().filter(is_number).map(|field| path(field))
+}
+
+fn lists(schema: &Schema) -> impl Iterator<Item = ColumnPath> {
+    schema.fields().iter().filter(|field| item(field).is_some()).map(|field| path(field))
+}
+
+/// What a column has lists of, if it has such.
+fn item(field: &arrow_schema::Field) -> Option<&arrow_schema::Field> {
+    match field.data_type() {
+        DataType::List(item) | DataType::FixedSizeList(item, _) => Some(item),
+        _ => None,
+    }
 }
 
 /// Where the values of a column are, those of its lists if it has such.
 fn path(field: &arrow_schema::Field) -> ColumnPath {
     let mut path = vec![field.name().clone()];
-    if let DataType::List(item) = field.data_type() {
+    if let Some(item) = item(field) {
         path.extend(["list".to_owned(), item.name().clone()]);
     }
     ColumnPath::new(path)
@@ -160,16 +175,18 @@ impl<W: Write + Send> Writer<W> {
         Ok(Self { inner: RecordWriter::new(out, schema.clone(), layout)?, schema, fields })
     }
 
-    /// The same for rows of which some are at hand, see [`RecordWriter::suited`]; they are not written yet.
-    pub fn suited(out: W, sample: &Batch, layout: Layout) -> Result<Self> {
-        let fields: Vec<_> = sample.columns().iter().map(|(field, _)| field.clone()).collect();
+    /// A file that begins with these rows and is suited for more like them, see [`RecordWriter::suited`].
+    pub fn suited(out: W, first: Batch, layout: Layout) -> Result<Self> {
+        let fields: Vec<_> = first.columns().iter().map(|(field, _)| field.clone()).collect();
         let schema = arrow::schema(&fields)?;
-        let rows = arrow::record_batch(&schema, sample)?;
-        Ok(Self { inner: RecordWriter::suited(out, &rows, layout)?, schema, fields })
+        let rows = arrow::record_batch(&schema, first)?;
+        let mut inner = RecordWriter::suited(out, &rows, layout)?;
+        inner.write(&rows)?;
+        Ok(Self { inner, schema, fields })
     }
 
     /// Adds rows; the columns must be those the file was begun with, in their order.
-    pub fn write(&mut self, batch: &Batch) -> Result<()> {
+    pub fn write(&mut self, batch: Batch) -> Result<()> {
         let same = batch.columns().iter().map(|(field, _)| field).eq(&self.fields);
         if !same {
             let names: Vec<_> = self.fields.iter().map(|field| field.name.as_str()).collect();

@@ -20,7 +20,7 @@ fn written(batches: &[Batch], layout: Layout) -> Bytes {
     let fields = batches[0].columns().iter().map(|(field, _)| field.clone()).collect();
     let mut writer = Writer::new(Vec::new(), fields, layout).unwrap();
     for batch in batches {
-        writer.write(batch).unwrap();
+        writer.write(batch.clone()).unwrap();
     }
     writer.close().unwrap().into()
 }

@@ -88,7 +88,7 @@ pub(super) fn is_pending(tx: &mut Tx<'_>, last: (i64, i64)) -> Result<bool> {
 
 /// Entries after `last` that no other transaction can still come before, oldest first.
 pub(super) fn pending(tx: &mut Tx<'_>, last: (i64, i64), limit: u32) -> Result<Vec<Pending>> {
-    let horizon = tx.horizon_of_write()?;
+    let horizon = tx.horizon()?;
     let mut pending = Vec::new();
     tx.scan(
         "SELECT tx, seq, at, tenant, entry FROM audit_entry

@@ -31,16 +31,16 @@ pub(super) fn made(sheets: Vec<Sheet>) -> Result<Made> {
     let times: Vec<_> = sheets.iter().filter_map(Sheet::times).collect();
     let first = times.iter().map(|(first, _)| *first).min();
     let last = times.iter().map(|(_, last)| *last).max();
-    let mut rows = 0;
-    let mut writer = None;
+    // As good as always more than what is written takes.
+    let room = sheets.iter().map(|sheet| sheet.bytes).sum();
+    let (mut rows, mut writer): (usize, Option<Writer<Vec<u8>>>) = (0, None);
     for sheet in sheets {
         rows += sheet.rows();
         let batch = batch(sheet, text)?;
-        let writer = match &mut writer {
-            Some(writer) => writer,
-            none => none.insert(Writer::suited(Vec::new(), &batch, LAYOUT)?),
-        };
-        writer.write(&batch)?;
+        match &mut writer {
+            Some(writer) => writer.write(batch)?,
+            none => *none = Some(Writer::suited(Vec::with_capacity(room), batch, LAYOUT)?),
+        }
     }
     let mut writer = writer.ok_or_else(|| Error::internal("a file of nothing"))?;
     writer.note(KIND.0, KIND.1);
@@ -63,11 +63,7 @@ fn is_text(sheet: &Sheet) -> bool {
 
 fn batch(sheet: Sheet, text: bool) -> Result<Batch> {
     let Sheet { ids, at, latencies, arms, arm_of, keys, inputs, outputs, .. } = sheet;
-    let said = |of: fn(&Arm) -> &str| {
-        let texts: Vec<Bytes> =
-            arms.iter().map(|arm| Bytes::copy_from_slice(of(arm).as_bytes())).collect();
-        Column::of(Data::Bytes(arm_of.iter().map(|arm| texts[*arm].clone()).collect()))
-    };
+    let said = |of: fn(&Arm) -> &str| Column::shared_texts(arms.iter().map(of), arm_of.clone());
     let mut columns = vec![
         (Field::one("id", Item::Text), Column::of(Data::Bytes(written(&ids)))),
         (Field::one("at", Item::Time), Column::of(Data::I64(at))),

@@ -19,6 +19,8 @@ pub struct Tx<'a> {
     failed: bool,
     /// This transaction's number, once it was asked for.
     number: Option<i64>,
+    /// The first number that nobody had when this transaction looked at all others, once it has.
+    looked: Option<i64>,
     /// The number that it stamps rows with on SQLite, once one was needed: see [`super::version`].
     pub(super) counted: Option<i64>,
     pub(crate) clock: &'a Clock,
@@ -88,11 +90,15 @@ const POSTGRES_HORIZON: &str = "
     LEFT JOIN LATERAL pg_snapshot_xip(now.snapshot) AS running (xid) ON NOT EXISTS (
         SELECT 1 FROM pg_stat_activity AS activity
         WHERE activity.datname <> current_database()
+          AND running.xid::text::bigint < $1
           AND activity.backend_xid::text::bigint = (running.xid::text::bigint & 4294967295))";
 
-/// Looks at what every connection does. What it saw is what [`POSTGRES_HORIZON`] is told, too, until
-/// the transaction ends.
-const POSTGRES_ACTIVITY: &str = "SELECT COUNT(*) AS connections FROM pg_stat_activity";
+/// Looks at what every connection does: what it saw is what [`POSTGRES_HORIZON`] is told, too, until the
+/// transaction ends. Before it looked nobody had a number from `begun` on. A connection may end while it
+/// looks and leave its place to another, whose number is then taken for one of the first's database; but
+/// that is no lower.
+const POSTGRES_ACTIVITY: &str = "
+    SELECT MAX(pg_snapshot_xmax(pg_current_snapshot())::text::bigint) AS begun FROM pg_stat_activity";
 
 impl<'a> Tx<'a> {
     pub(super) fn new(engine: Engine<'a>, clock: &'a Clock, replies: Option<&'a DataKey>) -> Self {
@@ -100,6 +106,7 @@ impl<'a> Tx<'a> {
             engine,
             failed: false,
             number: None,
+            looked: None,
             counted: None,
             clock,
             replies,
@@ -274,23 +281,22 @@ impl<'a> Tx<'a> {
         })
     }
 
-    /// The first transaction number that may still be running: records below it are final, in order,
-    /// and never joined by a late one. A transaction of another database that ended a moment ago may
-    /// still hold it back.
+    /// The first transaction number that may still be running: records below it are final, in
+    /// order, and never joined by a late one.
+    ///
+    /// In a write no other database holds it back: each of its statements sees anew what runs, so whatever
+    /// began before is looked at first, and is known when it ends in between. A read sees one moment; what
+    /// ends elsewhere just after that, and before it is looked at, holds it back a little.
     pub fn horizon(&mut self) -> Result<i64> {
-        match self.engine {
-            Engine::Sqlite(_) => Ok(i64::MAX),
-            Engine::Postgres(_) => self.query_one(POSTGRES_HORIZON, &[])?.get("horizon"),
+        if self.is_sqlite() {
+            return Ok(i64::MAX);
         }
-    }
-
-    /// The same in a write, where no other database holds it back: each statement of a write sees anew
-    /// what runs, so whatever began before now is looked at first, and known when it ends in between.
-    pub fn horizon_of_write(&mut self) -> Result<i64> {
-        if !self.is_sqlite() {
-            self.query_one(POSTGRES_ACTIVITY, &[])?;
-        }
-        self.horizon()
+        let begun = match self.looked {
+            Some(begun) => begun,
+            None => self.query_one(POSTGRES_ACTIVITY, &[])?.get("begun")?,
+        };
+        self.looked = Some(begun);
+        self.query_one(POSTGRES_HORIZON, &params![begun])?.get("horizon")
     }
 
     /// This transaction's number: zero on SQLite, where commits are already in order.

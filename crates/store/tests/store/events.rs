@@ -67,7 +67,7 @@ async fn other_databases_hold_no_write_back() {
         .collect();
     for _ in 0..200 {
         let written = db.write(|tx| tx.version()).await.unwrap();
-        let horizon = db.write(|tx| tx.horizon_of_write()).await.unwrap();
+        let horizon = db.write(|tx| tx.horizon()).await.unwrap();
         assert!(written < horizon, "{written} is not below {horizon}");
     }
     for other in others {

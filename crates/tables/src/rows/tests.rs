@@ -123,7 +123,7 @@ fn what_does_not_fit_is_refused_and_not_bent() {
 fn a_hole_is_nan_among_floats_and_refused_elsewhere() {
     let column = |data: Data| {
         let field = Field::one("x", Item::Element(data.data_type())).optional();
-        vec![(field, Column { items: data, ends: None, missing: Some(vec![false, true]) })]
+        vec![(field, Column { missing: Some(vec![false, true]), ..Column::of(data) })]
     };
     let float = [info("x", DataType::F32, Some(&[-1]))];
     let found = made(column(Data::I64(vec![3, 0])), &float).unwrap();

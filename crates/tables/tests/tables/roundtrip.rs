@@ -99,7 +99,7 @@ fn column(name: String, rows: usize) -> BoxedStrategy<(Field, Column)> {
     let one = (item(rows), holes).prop_map(move |((item, items), missing)| {
         let field = Field::one(&one_name, item);
         let field = if missing.is_some() { field.optional() } else { field };
-        (field, Column { items, ends: None, missing })
+        (field, Column { missing, ..Column::of(items) })
     });
     let fixed_name = name.clone();
     let fixed =
@@ -214,13 +214,46 @@ fn notes_are_found_again_and_other_columns_refused() {
     let batch = numbers(3);
     let fields: Vec<_> = batch.columns().iter().map(|(field, _)| field.clone()).collect();
     let mut writer = Writer::new(Vec::new(), fields, Layout::default()).unwrap();
-    writer.write(&batch).unwrap();
     let other = Batch::new(vec![batch.columns()[0].clone()]).unwrap();
-    assert!(writer.write(&other).is_err());
+    writer.write(batch).unwrap();
+    assert!(writer.write(other).is_err());
     writer.note("falaj.kind", "numbers");
     let table = open(writer.close().unwrap().into());
     assert_eq!(table.note("falaj.kind"), Some("numbers"));
     assert_eq!(table.note("other"), None);
+}
+
+#[test]
+fn texts_that_rows_share_are_read_as_those_of_each() {
+    let field = Field::one("x", Item::Text);
+    let columns = vec![(field.clone(), Column::shared_texts(["a", "", "bc"], vec![2, 0, 0, 1]))];
+    let batch = Batch::new(columns).unwrap();
+    assert_eq!(batch.rows(), 4);
+    let writer = Writer::suited(Vec::new(), batch, Layout::default()).unwrap();
+    let table = open(writer.close().unwrap().into());
+    let read: Vec<_> = table.read(&all(10)).unwrap().map(Result::unwrap).collect();
+    assert_eq!(read[0].columns(), [(field, Column::texts(["bc", "a", "a", ""]))]);
+}
+
+#[test]
+fn a_file_tells_what_its_columns_hold_and_who_wrote_it() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+
+    let floats = || Data::F32(vec![1.0, 2.0, 3.0, 4.0]);
+    let of_floats = |name, many| Field::one(name, Item::Element(DataType::F32)).many(many);
+    let columns = vec![
+        (Field::one("name", Item::Text), Column::texts(["b", "a"])),
+        (of_floats("fixed", Many::Fixed(vec![2])), Column::of(floats())),
+        (of_floats("varied", Many::Varied), Column::lists(floats(), vec![1, 4])),
+    ];
+    let file = written(&[Batch::new(columns).unwrap()], Layout::default());
+    let file = SerializedFileReader::new(file).unwrap();
+    let by = file.metadata().file_metadata().created_by().unwrap();
+    assert_eq!(by, format!("falaj version {}", env!("CARGO_PKG_VERSION")));
+    let all = file.metadata().row_group(0).columns().iter();
+    let bounded =
+        all.map(|column| column.statistics().is_some_and(|all| all.min_bytes_opt().is_some()));
+    assert_eq!(bounded.collect::<Vec<_>>(), [true, false, false]);
 }
 
 #[test]
@@ -243,11 +276,24 @@ fn columns_that_do_not_add_up_are_refused() {
             Field::one("x", Item::Element(DataType::U8)),
             Column::lists(Data::U8(vec![]), vec![]),
         )],
+        vec![(Field::one("x", Item::Text), Column::shared_texts(["a", "b"], vec![0, 2]))],
+        vec![(
+            Field::one("x", Item::Element(DataType::Bytes)),
+            Column::shared_texts(["a"], vec![0]),
+        )],
+        vec![(
+            Field::one("x", Item::Text).many(Many::Varied),
+            Column { ends: Some(vec![1]), ..Column::shared_texts(["a"], vec![0]) },
+        )],
+        vec![(
+            Field::one("x", Item::Text).optional(),
+            Column { missing: Some(vec![true]), ..Column::shared_texts(["a"], vec![0]) },
+        )],
     ] {
         assert!(Batch::new(columns.clone()).is_err(), "{columns:?}");
     }
     let bad = Column::of(Data::Bytes(vec![Bytes::from_static(b"\xff")]));
     let batch = Batch::new(vec![(Field::one("x", Item::Text), bad)]).unwrap();
     let fields = vec![Field::one("x", Item::Text)];
-    assert!(Writer::new(Vec::new(), fields, Layout::default()).unwrap().write(&batch).is_err());
+    assert!(Writer::new(Vec::new(), fields, Layout::default()).unwrap().write(batch).is_err());
 }

@@ -137,10 +137,11 @@ impl Work<'_> {
                 let fields = batch.columns().iter().map(|(field, _)| field.clone()).collect();
                 begun = Some(parts.begin(group, fields)?);
             }
+            let rows = batch.rows() as u64;
             if let Some(begun) = &mut begun {
-                begun.write(&batch)?;
+                begun.write(batch)?;
             }
-            self.told.add(batch.rows() as u64);
+            self.told.add(rows);
         }
         let begun = begun.ok_or_else(|| Failure::failed("a row group gave no rows"))?;
         begun.finish(&versions)

@@ -92,7 +92,7 @@ impl Parts {
                     writer = Some(made);
                 }
                 if let Some(writer) = &mut writer {
-                    writer.write(&batch)?;
+                    writer.write(batch)?;
                 }
             }
         }
@@ -136,7 +136,7 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    pub(super) fn write(&mut self, batch: &Batch) -> Result<()> {
+    pub(super) fn write(&mut self, batch: Batch) -> Result<()> {
         Ok(self.writer.write(batch)?)
     }
 
