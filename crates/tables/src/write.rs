@@ -74,7 +74,7 @@ impl<W: Write + Send> RecordWriter<W> {
             .set_max_row_group_row_count(Some(layout.group_rows.max(1)))
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_statistics_truncate_length(Some(64));
-        // What they hold at least and at most is of no use to anybody for tensors.
+        // What pages hold at least and at most nobody asks, nor what lists do: most of those are tensors.
         for column in lists(&schema) {
             properties = properties.set_column_statistics_enabled(column, EnabledStatistics::None);
         }

@@ -31,8 +31,8 @@ pub(super) fn made(sheets: Vec<Sheet>) -> Result<Made> {
     let times: Vec<_> = sheets.iter().filter_map(Sheet::times).collect();
     let first = times.iter().map(|(first, _)| *first).min();
     let last = times.iter().map(|(_, last)| *last).max();
-    // As good as always more than what is written takes.
-    let room = sheets.iter().map(|sheet| sheet.bytes).sum();
+    // About what is written takes: half of what is counted is around it, or it grows once.
+    let room = sheets.iter().map(|sheet| sheet.bytes).sum::<usize>() / 2;
     let (mut rows, mut writer): (usize, Option<Writer<Vec<u8>>>) = (0, None);
     for sheet in sheets {
         rows += sheet.rows();

@@ -234,7 +234,11 @@ impl Db {
             let mut connection = pool.take()?;
             connection.begin(kind.beginning())?;
             let engine = Engine::Postgres(&mut connection);
-            let mut tx = Tx::new(engine, &inner.clock, inner.replies.get());
+            let tx = Tx::new(engine, &inner.clock, inner.replies.get());
+            let mut tx = match kind {
+                Kind::Read => tx.of_one_moment(),
+                Kind::Write => tx,
+            };
             let result =
                 catch_unwind(AssertUnwindSafe(|| work(&mut tx).and_then(|value| tx.sound(value))))
                     .unwrap_or_else(|_| Err(Error::internal("a transaction panicked")));

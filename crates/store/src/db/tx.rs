@@ -19,7 +19,7 @@ pub struct Tx<'a> {
     failed: bool,
     /// This transaction's number, once it was asked for.
     number: Option<i64>,
-    /// The first number that nobody had when this transaction looked at all others, once it has.
+    /// The number below which it knows where transactions run, once it has looked at all; a read need not.
     looked: Option<i64>,
     /// The number that it stamps rows with on SQLite, once one was needed: see [`super::version`].
     pub(super) counted: Option<i64>,
@@ -94,9 +94,9 @@ const POSTGRES_HORIZON: &str = "
           AND activity.backend_xid::text::bigint = (running.xid::text::bigint & 4294967295))";
 
 /// Looks at what every connection does: what it saw is what [`POSTGRES_HORIZON`] is told, too, until the
-/// transaction ends. Before it looked nobody had a number from `begun` on. A connection may end while it
-/// looks and leave its place to another, whose number is then taken for one of the first's database; but
-/// that is no lower.
+/// transaction ends. What had ended by then has a number below `begun`, and so has all that could hold it
+/// back. A connection may end while it looks and leave its place to another, whose number is then taken for
+/// one of the first's database; but that number was given out later, and is no lower.
 const POSTGRES_ACTIVITY: &str = "
     SELECT MAX(pg_snapshot_xmax(pg_current_snapshot())::text::bigint) AS begun FROM pg_stat_activity";
 
@@ -115,6 +115,12 @@ impl<'a> Tx<'a> {
             appended: None,
             entries: None,
         }
+    }
+
+    /// All its statements see the same moment.
+    pub(super) fn of_one_moment(mut self) -> Self {
+        self.looked = Some(i64::MAX);
+        self
     }
 
     /// Writes that share the transaction may share audit entries.
@@ -284,9 +290,10 @@ impl<'a> Tx<'a> {
     /// The first transaction number that may still be running: records below it are final, in
     /// order, and never joined by a late one.
     ///
-    /// In a write no other database holds it back: each of its statements sees anew what runs, so whatever
-    /// began before is looked at first, and is known when it ends in between. A read sees one moment; what
-    /// ends elsewhere just after that, and before it is looked at, holds it back a little.
+    /// In a write what runs in other databases holds nothing back that was committed before: each of its
+    /// statements sees anew what runs, so that is looked at first, and known when it ends in between. A read
+    /// sees one moment: what ends elsewhere just after that, and before it is looked at, holds it back a
+    /// little.
     pub fn horizon(&mut self) -> Result<i64> {
         if self.is_sqlite() {
             return Ok(i64::MAX);
