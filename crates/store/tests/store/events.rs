@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use falaj_base::{Clock, Timestamp, code};
-use falaj_store::db::{DatabaseConfig, Db, params};
+use falaj_store::db::{DatabaseConfig, Db, Tx, params};
 use falaj_store::events::{Cursor, EventLog, Filter, Subscriptions};
 use falaj_store::record::Change;
 use falaj_testkit::database::{Database, each, each_place};
@@ -66,8 +66,8 @@ async fn other_databases_hold_no_write_back() {
         })
         .collect();
     for _ in 0..200 {
-        let written = db.write(|tx| tx.version()).await.unwrap();
-        let horizon = db.write(|tx| tx.horizon()).await.unwrap();
+        let written = db.write(|tx: &mut Tx<'_>| tx.version()).await.unwrap();
+        let horizon = db.write(|tx: &mut Tx<'_>| tx.horizon()).await.unwrap();
         assert!(written < horizon, "{written} is not below {horizon}");
     }
     for other in others {
@@ -165,8 +165,7 @@ async fn an_effect_in_the_database_happens_exactly_once() {
         let consumers = (0..8).map(|_| {
             let subscriptions = Subscriptions::new(db.clone());
             tokio::spawn(async move {
-                let effect = |tx: &mut falaj_store::db::Tx<'_>,
-                              event: &falaj_store::events::Event| {
+                let effect = |tx: &mut Tx<'_>, event: &falaj_store::events::Event| {
                     let id = event.data.as_i64().unwrap_or(-1);
                     let sql = "INSERT INTO thing (id, name) VALUES ($1, $2)";
                     tx.execute(sql, &params![id, format!("thing {id}")]).map(drop)

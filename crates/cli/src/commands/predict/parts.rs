@@ -189,7 +189,7 @@ mod tests {
         let batch = batch(first);
         let fields = batch.columns().iter().map(|(field, _)| field.clone()).collect();
         let mut begun = parts.begin(group, fields).unwrap();
-        begun.write(&batch).unwrap();
+        begun.write(batch).unwrap();
         begun.finish(&["3".to_owned()]).unwrap();
     }
 
