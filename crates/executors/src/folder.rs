@@ -88,7 +88,9 @@ impl Folder {
         most: usize,
     ) -> Result<Vec<u8>, ExecutorError> {
         let path = self.known(attempt)?.join(log_name(rank));
-        plain::read_part(&path, from, most).map_err(|error| away(&path, &error))
+        let bytes = plain::read_part(&path, from, most).map_err(|error| away(&path, &error))?;
+        self.still_known(attempt, &bytes)?;
+        Ok(bytes)
     }
 
     /// The next part of a rank's output that was not dropped.
@@ -100,7 +102,14 @@ impl Folder {
         most: usize,
     ) -> Result<Part, ExecutorError> {
         let path = self.known(attempt)?.join(log_name(rank));
-        plain::next_part(&path, from, most).map_err(|error| away(&path, &error))
+        let part = plain::next_part(&path, from, most).map_err(|error| away(&path, &error))?;
+        self.still_known(attempt, &part.bytes)?;
+        Ok(part)
+    }
+
+    /// Nothing was read because there is nothing, not because the folder went meanwhile.
+    fn still_known(&self, attempt: &AttemptId, read: &[u8]) -> Result<(), ExecutorError> {
+        if read.is_empty() { self.known(attempt).map(drop) } else { Ok(()) }
     }
 
     /// Makes the folder of an attempt with what `fill` puts into it; `None` if there is one.
@@ -231,6 +240,33 @@ mod tests {
         here.remove(&attempt).unwrap();
         here.remove(&attempt).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn output_is_there_or_unknown_and_never_found_empty_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = Folder::open(folder.path()).unwrap();
+        let attempt = AttemptId::new("job-1").unwrap();
+        for round in 0..200 {
+            here.claim(&attempt, |dir| fs::write(dir.join(log_name(0)), "said")).unwrap();
+            let read = || loop {
+                match here.output_part(&attempt, 0, 0, 10) {
+                    Ok(part) => assert_eq!(part.bytes, b"said", "{round}"),
+                    Err(ExecutorError::Unknown(_)) => break,
+                    Err(error) => panic!("{error:?}"),
+                }
+                match here.output(&attempt, 0, 0, 10) {
+                    Ok(bytes) => assert_eq!(bytes, b"said", "{round}"),
+                    Err(ExecutorError::Unknown(_)) => break,
+                    Err(error) => panic!("{error:?}"),
+                }
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(read);
+                std::thread::yield_now();
+                here.remove(&attempt).unwrap();
+            });
+        }
     }
 
     #[test]

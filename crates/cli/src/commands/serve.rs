@@ -103,12 +103,13 @@ fn welcome(started: &Started, token_is_there: bool) -> String {
         text.push_str("\nStop it with Ctrl-C.");
         return text;
     }
+    let data_dir = started.data_dir.display();
     let trust = started.certificate.as_ref().map(|path| path.display());
     let cacert = trust.as_ref().map_or_else(String::new, |path| format!(" --cacert {path}"));
     let _ = write!(
         text,
         "\nThis command line:\n  falaj login --url {url} --token-file {token_file}{cacert}\n  \
-         falaj doctor{cacert}\n\
+         FALAJ_DATA_DIR={data_dir} falaj doctor{cacert}\n\
          \nAn MLflow client:\n  export MLFLOW_TRACKING_URI={url}\n  \
          export MLFLOW_TRACKING_TOKEN=\"$(cat {token_file})\"\n"
     );
