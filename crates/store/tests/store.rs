@@ -57,14 +57,6 @@ async fn make(db: &Db, id: i64) {
 /// Waits until every event so far is final. PostgreSQL numbers the transactions of all databases
 /// together, and the other tests' can hold the line back for a moment.
 async fn settle(db: &Db) {
-    let unsettled = |tx: &mut falaj_store::db::Tx<'_>| {
-        let horizon = tx.horizon()?;
-        let sql = "SELECT COALESCE(MAX(tx), 0) AS last FROM event";
-        Ok(tx.query_one(sql, &[])?.get::<i64>("last")? >= horizon)
-    };
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while db.read(unsettled).await.expect("asking for the horizon") {
-        assert!(std::time::Instant::now() < deadline, "the events did not become final");
-        tokio::task::yield_now().await;
-    }
+    let patience = std::time::Duration::from_secs(20);
+    assert!(db.settled(patience).await.expect("waiting"), "the events did not become final");
 }

@@ -94,7 +94,7 @@ pub(crate) fn record_batch(schema: &SchemaRef, batch: Batch) -> Result<RecordBat
 }
 
 fn array(field: &Field, column: Column) -> Result<ArrayRef> {
-    let Column { items, chosen, ends, missing } = column;
+    let Column { items, ends, missing } = column;
     let nulls = missing.map(|missing| {
         NullBuffer::from(missing.iter().map(|missing| !missing).collect::<Vec<_>>())
     });
@@ -120,31 +120,8 @@ fn array(field: &Field, column: Column) -> Result<ArrayRef> {
             let made = ListArray::try_new(kind, offsets, values, nulls);
             Ok(Arc::new(made.map_err(Error::internal)?))
         }
-        _ => match chosen {
-            Some(chosen) => texts(field, &items, &chosen),
-            None => values(field, items, nulls),
-        },
+        _ => values(field, items, nulls),
     }
-}
-
-/// Texts of which each row has one.
-fn texts(field: &Field, items: &Data, chosen: &[usize]) -> Result<ArrayRef> {
-    let Data::Bytes(items) = items else {
-        return Err(Error::internal(format!("{} is not of texts", field.name)));
-    };
-    let all = items.iter().enumerate().map(|(place, text)| self::text(field, place, text));
-    let all = all.collect::<Result<Vec<_>>>()?;
-    let chosen = chosen.iter().map(|place| all[*place]);
-    let mut made = StringBuilder::with_capacity(chosen.len(), chosen.clone().map(str::len).sum());
-    chosen.for_each(|text| made.append_value(text));
-    Ok(Arc::new(made.finish()))
-}
-
-fn text<'a>(field: &Field, place: usize, text: &'a [u8]) -> Result<&'a str> {
-    std::str::from_utf8(text).map_err(|_| {
-        let name = format!("column {}", field.name);
-        Error::invalid(name, format!("text {place}"), "valid UTF-8 in every row")
-    })
 }
 
 fn values(field: &Field, items: Data, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
@@ -161,8 +138,11 @@ fn values(field: &Field, items: Data, nulls: Option<NullBuffer>) -> Result<Array
         (Item::Text, Data::Bytes(all)) => {
             let bytes = all.iter().map(Bytes::len).sum();
             let mut made = StringBuilder::with_capacity(all.len(), bytes);
-            for (place, bytes) in all.iter().enumerate() {
-                let text = text(field, place, bytes)?;
+            for (place, text) in all.iter().enumerate() {
+                let text = std::str::from_utf8(text).map_err(|_| {
+                    let name = format!("column {}", field.name);
+                    Error::invalid(name, format!("row {place}"), "valid UTF-8 in every row")
+                })?;
                 made.append_option(present(place).then_some(text));
             }
             Arc::new(made.finish())

@@ -75,9 +75,6 @@ pub struct Column {
     /// The values of all rows, one after another. A row without a value has a place here too
     /// (NaN, zero or nothing), unless it is a list of any length.
     pub items: Data,
-    /// Which of them each row has, for texts that rows share; none if each row has its own. What is read
-    /// from a file never shares.
-    pub chosen: Option<Vec<usize>>,
     /// Where each row's values end, for lists of any length.
     pub ends: Option<Vec<usize>>,
     /// Rows without a value; none if all have one.
@@ -88,18 +85,12 @@ impl Column {
     /// One value for each row, or a fixed number of them.
     #[must_use]
     pub fn of(items: Data) -> Self {
-        Self { items, chosen: None, ends: None, missing: None }
+        Self { items, ends: None, missing: None }
     }
 
     #[must_use]
     pub fn lists(items: Data, ends: Vec<usize>) -> Self {
         Self { ends: Some(ends), ..Self::of(items) }
-    }
-
-    /// One of these texts for each row.
-    #[must_use]
-    pub fn shared_texts<'a>(texts: impl IntoIterator<Item = &'a str>, chosen: Vec<usize>) -> Self {
-        Self { chosen: Some(chosen), ..Self::texts(texts) }
     }
 
     /// Text that some rows have.
@@ -131,22 +122,7 @@ impl Column {
             return refused(self.items.data_type().to_string(), held.name());
         }
         let rows = match (&field.many, &self.ends) {
-            (Many::One, None) => match &self.chosen {
-                Some(_) if field.item != Item::Text || self.missing.is_some() => {
-                    return refused(
-                        "rows that share values".to_owned(),
-                        "texts that all rows have",
-                    );
-                }
-                Some(chosen) => match chosen.iter().find(|&&place| place >= self.items.len()) {
-                    Some(place) => return refused(place.to_string(), "one of the texts"),
-                    None => chosen.len(),
-                },
-                None => self.items.len(),
-            },
-            _ if self.chosen.is_some() => {
-                return refused("lists that share values".to_owned(), "texts that all rows have");
-            }
+            (Many::One, None) => self.items.len(),
             (Many::Fixed(shape), None) => {
                 let width = falaj_inference::tensor::count(shape)?;
                 match self.missing.as_ref().map(Vec::len) {

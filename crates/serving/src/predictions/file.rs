@@ -33,7 +33,8 @@ pub(super) fn made(sheets: Vec<Sheet>) -> Result<Made> {
     let last = times.iter().map(|(_, last)| *last).max();
     // About what is written takes: half of what is counted is around it, or it grows once.
     let room = sheets.iter().map(|sheet| sheet.bytes).sum::<usize>() / 2;
-    let (mut rows, mut writer): (usize, Option<Writer<Vec<u8>>>) = (0, None);
+    let mut rows = 0;
+    let mut writer: Option<Writer<Vec<u8>>> = None;
     for sheet in sheets {
         rows += sheet.rows();
         let batch = batch(sheet, text)?;
@@ -63,7 +64,11 @@ fn is_text(sheet: &Sheet) -> bool {
 
 fn batch(sheet: Sheet, text: bool) -> Result<Batch> {
     let Sheet { ids, at, latencies, arms, arm_of, keys, inputs, outputs, .. } = sheet;
-    let said = |of: fn(&Arm) -> &str| Column::shared_texts(arms.iter().map(of), arm_of.clone());
+    let said = |of: fn(&Arm) -> &str| {
+        let texts: Vec<Bytes> =
+            arms.iter().map(|arm| Bytes::copy_from_slice(of(arm).as_bytes())).collect();
+        Column::of(Data::Bytes(arm_of.iter().map(|arm| texts[*arm].clone()).collect()))
+    };
     let mut columns = vec![
         (Field::one("id", Item::Text), Column::of(Data::Bytes(written(&ids)))),
         (Field::one("at", Item::Time), Column::of(Data::I64(at))),

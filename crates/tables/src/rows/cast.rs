@@ -23,11 +23,6 @@ pub(super) fn cast(field: &Field, column: &Column, kind: DataType) -> Result<Dat
     if (kind == DataType::Bytes) == numbers || matches!(field.item, Item::Time | Item::Other(_)) {
         return Err(Error::invalid(name(), described(field, column), format!("what {kind} takes")));
     }
-    if let (Data::Bytes(all), Some(chosen)) = (&column.items, &column.chosen) {
-        let each: Option<_> = chosen.iter().map(|&place| all.get(place).cloned()).collect();
-        let outside = || Error::invalid(name(), "a text that is not there", "one of the texts");
-        return each.map(Data::Bytes).ok_or_else(outside);
-    }
     if column.items.data_type() == kind {
         return Ok(column.items.clone());
     }

@@ -115,9 +115,6 @@ fn what_does_not_fit_is_refused_and_not_bent() {
     let text = (Field::one("x", Item::Text), Column::texts(["a"]));
     assert!(made(vec![text.clone()], &[info("x", DataType::F32, None)]).is_err());
     assert!(made(vec![text], &[info("x", DataType::Bytes, None)]).is_ok());
-    let shared = (Field::one("x", Item::Text), Column::shared_texts(["a", "b"], vec![1, 0, 1]));
-    let found = made(vec![shared], &[info("x", DataType::Bytes, Some(&[-1]))]).unwrap();
-    assert_eq!(found[0].1, Tensor::strings([3], ["b", "a", "b"]).unwrap());
     let time = (Field::one("x", Item::Time), Column::of(Data::I64(vec![5])));
     assert!(made(vec![time], &[info("x", DataType::I64, None)]).is_err());
 }
